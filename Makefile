@@ -1,0 +1,63 @@
+PYTHON ?= python3
+TEST_WORKERS ?= 4
+ARGS ?=
+
+VENV := .venv
+RUN := $(VENV)/bin/python -m
+MEMBERS := $(patsubst %/pyproject.toml,%,$(wildcard packages/*/pyproject.toml))
+MANIFESTS := pyproject.toml $(wildcard packages/*/pyproject.toml)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types bench clean
+
+help:
+	@echo "make demo    watch jobs flow through a MongoDB of your own, for about 20 seconds"
+	@echo "make test    run the tests; ARGS='tests/local -x' is handed to pytest"
+	@echo "make lint    check style, format and the direction of imports"
+	@echo "make types   check types with mypy and basedpyright"
+	@echo "make bench   measure throughput and latency"
+	@echo "make clean   remove .venv and everything else that was generated"
+	@echo
+	@echo "Each makes its .venv when needed, with PYTHON=$(PYTHON), 3.11 or newer."
+
+demo: $(VENV)/.demo
+	$(RUN) monque_core.demo $(ARGS)
+
+test: $(VENV)/.dev
+	$(RUN) pytest -n $(TEST_WORKERS) --dist worksteal $(ARGS)
+
+lint: $(VENV)/.dev
+	$(RUN) ruff check
+	$(RUN) ruff format --check
+	$(VENV)/bin/lint-imports
+
+types: $(VENV)/.dev
+	$(RUN) mypy packages/*/src tests
+	$(VENV)/bin/basedpyright
+
+bench: $(VENV)/.dev
+	$(VENV)/bin/python tests/benchmarks/run.py $(ARGS)
+
+clean:
+	rm -rf $(VENV) .coverage .coverage.* htmlcov dist packages/*/dist
+	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find packages tests docs -type d -name __pycache__ -prune -exec rm -rf {} +
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "monque needs Python 3.11 or newer, and '$(PYTHON)' is not:" \
+	       "name one that is, for example make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(RUN) pip install --quiet --upgrade "pip>=25.1"
+	@touch $@
+
+# The demo is the first thing a newcomer runs, so it does not wait for the development tools.
+$(VENV)/.demo: $(VENV)/.created $(MANIFESTS)
+	$(RUN) pip install --quiet --editable "packages/monque-core[demo]"
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.created $(MANIFESTS)
+	$(RUN) pip install --quiet --group dev \
+	  $(patsubst %,--editable %,$(filter-out packages/monque-core,$(MEMBERS))) \
+	  --editable "packages/monque-core[demo,local,motor]"
+	@touch $@ $(VENV)/.demo

@@ -1,0 +1,46 @@
+"""Monque: a job scheduler for Python that lives in one MongoDB collection."""
+
+from monque_core.clock import Clock, ServerClock
+from monque_core.errors import (
+    AggregationTimeoutError,
+    InvalidCronError,
+    InvalidCursorError,
+    InvalidJobError,
+    JobStateError,
+    MonqueConnectionError,
+    MonqueError,
+    OwnershipLostError,
+    PayloadTooLargeError,
+    ShutdownTimeoutError,
+    WorkerRegistrationError,
+)
+from monque_core.jobs.backoff import backoff_delay
+from monque_core.jobs.cron import next_cron_run
+from monque_core.jobs.job import Job, JobStatus
+from monque_core.local import LocalMongo
+from monque_core.monque import Monque
+from monque_core.options import JobRetention, MonqueOptions
+
+__all__ = [
+    "AggregationTimeoutError",
+    "Clock",
+    "InvalidCronError",
+    "InvalidCursorError",
+    "InvalidJobError",
+    "Job",
+    "JobRetention",
+    "JobStateError",
+    "JobStatus",
+    "LocalMongo",
+    "Monque",
+    "MonqueConnectionError",
+    "MonqueError",
+    "MonqueOptions",
+    "OwnershipLostError",
+    "PayloadTooLargeError",
+    "ServerClock",
+    "ShutdownTimeoutError",
+    "WorkerRegistrationError",
+    "backoff_delay",
+    "next_cron_run",
+]

@@ -1,0 +1,66 @@
+"""The source of "now": server time, or whatever a test says it is."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol, runtime_checkable
+
+
+@runtime_checkable
+class Clock(Protocol):
+    """Anything that can tell an aware point in time."""
+
+    def now(self) -> datetime:
+        """Give the current time, timezone-aware."""
+        ...
+
+
+class ServerClock:
+    """MongoDB's clock, kept by this process's monotonic one between two measurements.
+
+    Workers' wall clocks disagree and jump; the server's is the one thing they share.
+    """
+
+    def __init__(self) -> None:
+        self._zero_ns = time.time_ns() - time.monotonic_ns()
+        self._is_set = False
+
+    def now(self) -> datetime:
+        """Give server time in UTC, in whole milliseconds as BSON stores it."""
+        return _from_milliseconds((self._zero_ns + time.monotonic_ns()) // 1_000_000)
+
+    def adjust(self, server_time: datetime, asked_ns: int, answered_ns: int) -> None:
+        """Take a reading of the server's clock, made between two `time.monotonic_ns()` values.
+
+        A later reading counts only if it differs by more than it can tell, so that a slow answer
+        does not spoil a good setting.
+        """
+        midpoint_ns = (asked_ns + answered_ns) // 2
+        zero_ns = _to_milliseconds(server_time) * 1_000_000 - midpoint_ns
+        uncertainty_ns = (answered_ns - asked_ns) // 2 + 1_000_000
+        if not self._is_set or abs(zero_ns - self._zero_ns) > uncertainty_ns:
+            self._zero_ns = zero_ns
+            self._is_set = True
+
+    @property
+    def offset(self) -> timedelta:
+        """Tell how far the server is ahead of this machine's wall clock."""
+        return self.now() - datetime.now(UTC)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def _from_milliseconds(milliseconds: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=milliseconds)
+
+
+def _to_milliseconds(instant: datetime) -> int:
+    return (instant - _EPOCH) // _MILLISECOND
+
+
+def truncate(instant: datetime) -> datetime:
+    """Cut an aware instant to UTC milliseconds, so that it equals itself after storage."""
+    return _from_milliseconds(_to_milliseconds(instant))

@@ -1,0 +1,32 @@
+"""Durations as users write them: seconds or `timedelta`."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import TypeAlias
+
+Duration: TypeAlias = int | float | timedelta
+
+_LONGEST = timedelta(days=365 * 1000)
+
+
+def to_timedelta(value: object) -> timedelta:
+    """Read seconds or a `timedelta`; raise `ValueError` for anything that is no finite duration."""
+    if isinstance(value, timedelta):
+        duration = value
+    elif isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+        try:
+            duration = timedelta(seconds=value)
+        except OverflowError:
+            raise ValueError("is too long") from None
+    else:
+        raise ValueError("is neither a number of seconds nor a timedelta")
+    if abs(duration) > _LONGEST:
+        raise ValueError("is too long")
+    return duration
+
+
+def to_milliseconds(duration: timedelta) -> int:
+    """Give whole milliseconds, at least one for any positive duration."""
+    return max(1, duration // timedelta(milliseconds=1))

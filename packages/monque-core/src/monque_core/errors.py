@@ -1,0 +1,92 @@
+"""Every error monque raises, all of them a `MonqueError`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bson import ObjectId
+
+    from monque_core.jobs.job import AnyJob
+
+
+class MonqueError(Exception):
+    """Base of everything monque raises on purpose."""
+
+
+class MonqueConnectionError(MonqueError):
+    """MongoDB cannot be used: unreachable, too old, or the instance id is taken."""
+
+
+class InvalidJobError(MonqueError, ValueError):
+    """A job's name, key, time, payload or option is not acceptable."""
+
+    def __init__(self, field: str, value: object, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+        self.value = value
+
+
+class InvalidCronError(MonqueError, ValueError):
+    """A cron expression does not parse, or never fires."""
+
+    def __init__(self, expression: object, reason: str) -> None:
+        super().__init__(
+            f"invalid cron expression {expression!r}: {reason}; "
+            "five fields are expected (minute hour day month weekday), "
+            "for example '0 9 * * 1-5', or one of @yearly @monthly @weekly @daily @hourly"
+        )
+        self.expression = expression
+
+
+class PayloadTooLargeError(MonqueError, ValueError):
+    """A payload is larger, in BSON bytes, than the queue accepts."""
+
+    def __init__(self, actual_size: int, max_size: int) -> None:
+        super().__init__(
+            f"the payload takes {actual_size} bytes of BSON and at most {max_size} are allowed; "
+            "store the bulk elsewhere and put a reference to it into the job"
+        )
+        self.actual_size = actual_size
+        self.max_size = max_size
+
+
+class WorkerRegistrationError(MonqueError):
+    """A worker cannot be registered under this name."""
+
+    def __init__(self, job_name: str, message: str) -> None:
+        super().__init__(message)
+        self.job_name = job_name
+
+
+class JobStateError(MonqueError):
+    """An action does not apply to a job in its current status."""
+
+    def __init__(self, job_id: ObjectId, current_status: str, action: str) -> None:
+        super().__init__(f"cannot {action} job {job_id}: it is {current_status}")
+        self.job_id = job_id
+        self.current_status = current_status
+        self.action = action
+
+
+class InvalidCursorError(MonqueError, ValueError):
+    """A page cursor was not made by monque, or was changed since."""
+
+
+class ShutdownTimeoutError(MonqueError):
+    """`stop()` ran out of time while jobs were still running."""
+
+    def __init__(self, incomplete_jobs: Sequence[AnyJob]) -> None:
+        names = ", ".join(sorted({job.name for job in incomplete_jobs}))
+        super().__init__(f"stopped with {len(incomplete_jobs)} unfinished job(s): {names}")
+        self.incomplete_jobs = tuple(incomplete_jobs)
+
+
+class OwnershipLostError(MonqueError):
+    """A run's claim was taken over by someone else, so its outcome was not written."""
+
+
+class AggregationTimeoutError(MonqueError):
+    """The server's time limit ended a statistics query."""

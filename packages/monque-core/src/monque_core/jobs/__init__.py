@@ -1,0 +1,1 @@
+"""What a job is: its shape, its rules and its times; nothing here talks to MongoDB."""

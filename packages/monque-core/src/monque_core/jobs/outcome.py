@@ -1,0 +1,164 @@
+"""How a run ends, and what follows for the job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+from monque_core.clock import truncate
+from monque_core.errors import MonqueError
+from monque_core.jobs.backoff import backoff_delay
+from monque_core.jobs.cron import next_cron_run
+from monque_core.jobs.job import AnyJob, JobStatus
+
+LONGEST_REASON = 8_000
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """When a failed run is tried again, and how often."""
+
+    max_retries: int
+    base: timedelta
+    cap: timedelta
+    jitter: float = 0.0
+
+    def limit_for(self, job: AnyJob) -> int:
+        """Give the number of runs the job may use up."""
+        return self.max_retries if job.max_retries is None else job.max_retries
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A one-off job has done its work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """A recurring job has done its work and waits for its next tick."""
+
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Retrying:
+    """A run failed and another one follows."""
+
+    reason: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A one-off job is given up."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OccurrenceFailed:
+    """One occurrence of a recurring job is given up; the schedule goes on."""
+
+    reason: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A claim is handed back as if it had never been made."""
+
+
+Outcome: TypeAlias = Completed | Advanced | Retrying | Failed | OccurrenceFailed | Released
+
+COMPLETED = Completed()
+RELEASED = Released()
+
+
+def after_success(job: AnyJob, now: datetime) -> Outcome:
+    """Decide what a successful run means for its job."""
+    if job.repeat_interval is None:
+        return COMPLETED
+    try:
+        return Advanced(next_tick(job, now))
+    except MonqueError as error:
+        return Failed(failure_reason(error))
+
+
+def after_failure(job: AnyJob, reason: str, now: datetime, policy: RetryPolicy) -> Outcome:
+    """Decide what a failed run means for its job."""
+    fail_count = job.fail_count + 1
+    if fail_count >= policy.limit_for(job):
+        return after_exhaustion(job, reason, now)
+    delay = backoff_delay(fail_count, policy.base, policy.cap, policy.jitter)
+    return Retrying(reason, truncate(now + max(delay, timedelta(milliseconds=1))))
+
+
+def after_exhaustion(job: AnyJob, reason: str, now: datetime) -> Outcome:
+    """Decide what follows when no run is left."""
+    if job.repeat_interval is None:
+        return Failed(reason)
+    try:
+        return OccurrenceFailed(reason, next_tick(job, now))
+    except MonqueError as error:
+        return Failed(failure_reason(error))
+
+
+def next_tick(job: AnyJob, now: datetime) -> datetime:
+    """Give the next run of a recurring job, strictly after now."""
+    assert job.repeat_interval is not None
+    return next_cron_run(job.repeat_interval, now, job.timezone or "UTC")
+
+
+def failure_reason(error: BaseException) -> str:
+    """Put an exception into words that can be stored, whatever its `__str__` does."""
+    kind = type(error).__name__
+    try:
+        message = str(error)
+    except Exception:
+        message = "(its message cannot be read)"
+    text = f"{kind}: {message}" if message else kind
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 1]}…"
+
+
+def settled(job: AnyJob, outcome: Outcome, now: datetime) -> AnyJob:
+    """Give the job as it is stored once the outcome is written."""
+    free = replace(
+        job,
+        updated_at=now,
+        locked_at=None,
+        claimed_by=None,
+        last_heartbeat=None,
+        heartbeat_interval=None,
+    )
+    match outcome:
+        case Completed():
+            free.status = JobStatus.COMPLETED
+            free.fail_reason = None
+        case Advanced(at):
+            _move_to(free, at)
+            free.fail_reason = None
+        case Retrying(reason, at):
+            free.status = JobStatus.PENDING
+            free.next_run_at = at
+            free.fail_count = job.fail_count + 1
+            free.fail_reason = reason
+        case Failed(reason):
+            free.status = JobStatus.FAILED
+            free.fail_count = job.fail_count + 1
+            free.fail_reason = reason
+        case OccurrenceFailed(reason, at):
+            _move_to(free, at)
+            free.fail_reason = reason
+        case Released():
+            free.status = JobStatus.PENDING
+            free.claims = max(0, job.claims - 1)
+    return free
+
+
+def _move_to(job: AnyJob, tick: datetime) -> None:
+    job.status = JobStatus.PENDING
+    job.next_run_at = tick
+    job.fail_count = 0
+    job.claims = 0

@@ -1,0 +1,64 @@
+"""A job's data as BSON: can it be stored, how large is it, and is it the same as another's."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import bson
+from bson.errors import InvalidDocument, InvalidStringData
+
+from monque_core.errors import InvalidJobError, PayloadTooLargeError
+
+if TYPE_CHECKING:
+    from bson.codec_options import CodecOptions
+
+LARGEST_DOCUMENT = 16 * 1024 * 1024
+_ROOM_FOR_OTHER_FIELDS = 64 * 1024
+LARGEST_PAYLOAD = LARGEST_DOCUMENT - _ROOM_FOR_OTHER_FIELDS
+_EMPTY_WRAPPER = len(bson.encode({"d": None}))
+_DERIVED_KEY_PREFIX = "monque:schedule:"
+
+
+def check_payload(data: object, codec: CodecOptions[Any], max_size: int | None) -> None:
+    """Refuse data that BSON cannot hold or that is over the limit, in bytes."""
+    size = len(_encode({"d": data}, codec, data)) - _EMPTY_WRAPPER
+    limit = LARGEST_PAYLOAD if max_size is None else min(max_size, LARGEST_PAYLOAD)
+    if size > limit:
+        raise PayloadTooLargeError(size, limit)
+
+
+def schedule_key(cron: str, timezone: str, data: object, codec: CodecOptions[Any]) -> str:
+    """Derive the unique key of a schedule without one, whatever the order of keys in its data."""
+    content = {"cron": cron, "timezone": timezone, "data": _sorted(data)}
+    digest = hashlib.sha256(_encode(content, codec, data)).hexdigest()
+    return f"{_DERIVED_KEY_PREFIX}{digest}"
+
+
+def _sorted(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    if isinstance(value, (list, tuple)):
+        return [_sorted(item) for item in value]
+    return value
+
+
+def _encode(document: Mapping[str, object], codec: CodecOptions[Any], data: object) -> bytes:
+    try:
+        return bson.encode(document, codec_options=codec)
+    except (
+        InvalidDocument,
+        InvalidStringData,
+        OverflowError,
+        RecursionError,
+        TypeError,
+        UnicodeError,
+        ValueError,
+    ) as error:
+        raise InvalidJobError(
+            "data",
+            data,
+            f"data of type {type(data).__name__} cannot be stored as BSON: {error}; "
+            "use dicts with text keys, lists, text, numbers, datetimes, ObjectIds and the like",
+        ) from error

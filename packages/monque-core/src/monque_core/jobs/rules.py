@@ -1,0 +1,148 @@
+"""What a job may look like: checked before MongoDB is touched."""
+
+from __future__ import annotations
+
+import unicodedata
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from monque_core.clock import truncate
+from monque_core.durations import to_timedelta
+from monque_core.errors import InvalidJobError
+
+if TYPE_CHECKING:
+    from monque_core.durations import Duration
+
+LONGEST_NAME = 255
+LONGEST_KEY = 1024
+_LARGEST_INT = 2**31 - 1
+
+
+def check_name(name: object) -> str:
+    """Return a job name that is fit to be stored."""
+    return _check_text(name, field="name", longest=LONGEST_NAME, spaces=False)
+
+
+def check_unique_key(key: object) -> str:
+    """Return a unique key that is fit to be stored."""
+    return _check_text(key, field="unique_key", longest=LONGEST_KEY, spaces=True)
+
+
+def check_priority(priority: object) -> int:
+    """Return a priority; 0 is the lowest and the default."""
+    return _check_int(priority, field="priority", least=0)
+
+
+def check_max_retries(max_retries: object) -> int | None:
+    """Return how many failed runs end the job, None leaving it to the instance."""
+    return None if max_retries is None else _check_int(max_retries, field="max_retries", least=1)
+
+
+def check_timeout(timeout: object) -> timedelta | None:
+    """Return the time limit of one run, None for no limit of its own."""
+    if timeout is None:
+        return None
+    duration = _check_duration(timeout, field="timeout")
+    if duration < timedelta(milliseconds=1):
+        raise InvalidJobError(
+            "timeout", timeout, f"timeout={timeout!r} is not allowed: it must be at least 1 ms"
+        )
+    return duration
+
+
+def check_concurrency(concurrency: object) -> int:
+    """Return how many runs of one worker may overlap."""
+    return _check_int(concurrency, field="concurrency", least=1)
+
+
+def check_aware(instant: object, *, field: str) -> datetime:
+    """Return the instant in UTC milliseconds; refuse a naive one."""
+    if not isinstance(instant, datetime):
+        raise InvalidJobError(
+            field, instant, f"{field}={instant!r} is not a datetime: give a timezone-aware one"
+        )
+    if instant.tzinfo is None or instant.utcoffset() is None:
+        raise InvalidJobError(
+            field,
+            instant,
+            f"{field}={instant!r} has no time zone: make it aware, for example "
+            "datetime.now(timezone.utc) or value.replace(tzinfo=ZoneInfo('Europe/Berlin'))",
+        )
+    try:
+        return truncate(instant)
+    except OverflowError:
+        raise InvalidJobError(field, instant, f"{field}={instant!r} is out of range") from None
+
+
+def resolve_run_at(now: datetime, run_at: datetime | None, delay: Duration | None) -> datetime:
+    """Give the time a new job becomes due."""
+    if run_at is not None and delay is not None:
+        raise InvalidJobError(
+            "run_at", run_at, "give run_at (a point in time) or delay (a duration), not both"
+        )
+    if run_at is not None:
+        return check_aware(run_at, field="run_at")
+    if delay is None:
+        return now
+    duration = _check_duration(delay, field="delay")
+    if duration < timedelta(0):
+        raise InvalidJobError(
+            "delay", delay, f"delay={delay!r} is negative: leave it out to run at once"
+        )
+    try:
+        return truncate(now + duration)
+    except OverflowError:
+        raise InvalidJobError("delay", delay, f"delay={delay!r} is too long") from None
+
+
+def _check_text(value: object, *, field: str, longest: int, spaces: bool) -> str:
+    def refuse(problem: str) -> InvalidJobError:
+        forbidden = "control characters" if spaces else "whitespace or control characters"
+        return InvalidJobError(
+            field,
+            value,
+            f"{field}={_shortened(value)} {problem}: "
+            f"a text of 1 to {longest} characters without {forbidden} is expected",
+        )
+
+    if not isinstance(value, str):
+        raise refuse(f"is a {type(value).__name__}")
+    if not value or value.isspace():
+        raise refuse("is blank")
+    if len(value) > longest:
+        raise refuse(f"has {len(value)} characters")
+    for character in value:
+        category = unicodedata.category(character)
+        if category == "Cs":
+            raise refuse("holds half of a surrogate pair, which UTF-8 cannot store")
+        if not spaces and character.isspace():
+            raise refuse("holds whitespace")
+        if category == "Cc":
+            raise refuse("holds a control character")
+    return value
+
+
+def _shortened(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def _check_int(value: object, *, field: str, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _LARGEST_INT:
+        raise InvalidJobError(
+            field,
+            value,
+            f"{field}={value!r} is not allowed: a whole number of at least {least} is expected",
+        )
+    return value
+
+
+def _check_duration(value: object, *, field: str) -> timedelta:
+    try:
+        return to_timedelta(value)
+    except ValueError as error:
+        raise InvalidJobError(
+            field,
+            value,
+            f"{field}={value!r} {error}: give seconds or a timedelta",
+        ) from None

@@ -1,0 +1,160 @@
+"""One `mongod` process."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from monque_core.errors import MonqueConnectionError, MonqueError
+from monque_core.local.log import Log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from monque_core.local.guard import Guard
+
+_START_SECONDS = 60.0
+_STOP_SECONDS = 30.0
+_LOOK_SECONDS = 0.01
+_PORT_TAKEN = 48
+# Windows has no SIGKILL; to terminate is to kill there.
+_KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+
+_OPTIONS = (
+    "--bind_ip=127.0.0.1",
+    "--nounixsocket",
+    "--wiredTigerCacheSizeGB=0.25",
+    "--setParameter=diagnosticDataCollectionEnabled=false",
+    # A server told to end waits this long for its clients to notice; 15 s unless told otherwise.
+    "--setParameter=shutdownTimeoutMillisForSignaledShutdown=100",
+)
+
+
+class PortTakenError(MonqueConnectionError):
+    """Somebody else listens on the port."""
+
+
+class Node:
+    """One `mongod` of a `LocalMongo`, to be stopped, killed, suspended and started for fault tests.
+
+    Every method blocks until it is done; in a coroutine, call it through `asyncio.to_thread`.
+    """
+
+    def __init__(
+        self, guard: Guard, binary: Path, name: str, port: int, replica_set: str | None
+    ) -> None:
+        self.port = port
+        self.path = guard.path / name
+        self.log_path = guard.path / f"{name}.log"
+        self._log = Log(self.log_path)
+        self._guard = guard
+        self._binary = binary
+        self._name = name
+        self._replica_set = replica_set
+        self._pid: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<Node {self.address} at {self.path}>"
+
+    @property
+    def address(self) -> str:
+        """The `host:port` it listens on."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        if self._pid is None:
+            raise MonqueError(f"{self!r} has not been started")
+        return self._pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process exists, suspended or not."""
+        return self._pid is not None and self._guard.exit_code(self._name) is None
+
+    def start(self) -> None:
+        """Start it on its path and port, and return when it accepts connections."""
+        self.launch()
+        self.wait_until_listening()
+
+    def launch(self) -> None:
+        """Start the process without waiting for it."""
+        if self.running:
+            raise MonqueError(f"{self!r} is running already")
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._log.begin()
+        self._pid = self._guard.launch(self._name, self._command(), self.log_path)
+
+    def wait_until_listening(self) -> None:
+        """Wait for a launched process to accept connections."""
+        # Asking the port would not tell our server from somebody else's, the log does.
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._log.says_listening():
+            exit_code = self._guard.exit_code(self._name)
+            if exit_code == _PORT_TAKEN:
+                raise PortTakenError(
+                    f"mongod cannot listen on {self.address}: the port is taken; "
+                    f"name another one, or port=0 for any free one\n{self._log.explanation()}"
+                )
+            if exit_code is not None:
+                raise MonqueConnectionError(
+                    f"mongod ended with code {exit_code} while starting on {self.address}, "
+                    f"data in {self.path}; from its log:\n{self._log.explanation()}"
+                )
+            if time.monotonic() > deadline:
+                raise MonqueConnectionError(
+                    f"mongod does not listen on {self.address} after {_START_SECONDS:.0f} s; "
+                    f"from its log:\n{self._log.explanation()}"
+                )
+            time.sleep(_LOOK_SECONDS)
+
+    def stop(self) -> None:
+        """Shut it down in an orderly way: a primary hands over first."""
+        if not self.running:
+            return
+        if sys.platform != "win32":
+            self.resume()
+        self._guard.signal(self._name, signal.SIGTERM)
+        if not self._ended_within(_STOP_SECONDS):
+            self.kill()
+
+    def kill(self) -> None:
+        """End it at once, as a crash would (SIGKILL)."""
+        if not self.running:
+            return
+        self._guard.signal(self._name, _KILL)
+        if not self._ended_within(_STOP_SECONDS):
+            raise MonqueConnectionError(f"{self!r} does not die of SIGKILL")
+
+    def suspend(self) -> None:
+        """Freeze it (SIGSTOP): connections stay open and nothing is answered."""
+        self._check_can_be_suspended()
+        self._guard.suspend(self._name)
+
+    def resume(self) -> None:
+        """Let a suspended one go on (SIGCONT)."""
+        self._check_can_be_suspended()
+        self._guard.signal(self._name, signal.SIGCONT)
+
+    def _check_can_be_suspended(self) -> None:
+        if not hasattr(signal, "SIGSTOP"):
+            raise MonqueError(f"a process cannot be suspended on this platform ({sys.platform})")
+        if not self.running:
+            raise MonqueError(f"{self!r} is not running")
+
+    def _ended_within(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while self.running:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_LOOK_SECONDS)
+        return True
+
+    def _command(self) -> list[str]:
+        command = [str(self._binary), f"--dbpath={self.path}", f"--port={self.port}", *_OPTIONS]
+        if self._replica_set:
+            command.append(f"--replSet={self._replica_set}")
+        return command

@@ -1,0 +1,450 @@
+"""The front door: everything a user of monque does starts here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+
+from monque_core.durations import to_timedelta
+from monque_core.emitter import IsolatingEmitter
+from monque_core.jobs.draft import Limits, draft_job, draft_schedule
+from monque_core.jobs.job import Job
+from monque_core.jobs.rules import (
+    check_concurrency,
+    check_name,
+    check_timeout,
+    check_unique_key,
+)
+from monque_core.options import MonqueOptions, Options
+from monque_core.scheduler.announcer import Announcer
+from monque_core.scheduler.engine import Engine, retry_policy
+from monque_core.scheduler.lease import InstanceLease, adjust
+from monque_core.scheduler.recovery import Recovery
+from monque_core.scheduler.runs import Runs
+from monque_core.scheduler.wakeups import Wakeups
+from monque_core.scheduler.workers import Worker, Workers, is_async
+from monque_core.store.handle import native_session
+from monque_core.store.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from datetime import datetime
+    from types import TracebackType
+    from typing import Self
+
+    from monque_core.durations import Duration
+    from monque_core.jobs.job import AnyJob
+    from monque_core.scheduler.workers import Handler, Middleware
+
+T = TypeVar("T")
+H = TypeVar("H", bound="Handler")
+M = TypeVar("M", bound="Middleware")
+
+_SHORTEST_HEALTHY_SILENCE = 5.0
+
+
+class Monque(IsolatingEmitter):
+    """A job scheduler on one MongoDB collection.
+
+    `db` is a PyMongo `AsyncDatabase`, a blocking PyMongo `Database` or a Motor database; the
+    options are those of `MonqueOptions`, durations in seconds or as `timedelta`.
+    """
+
+    def __init__(self, db: object, **options: Unpack[MonqueOptions]) -> None:
+        super().__init__()
+        self._options = Options.parse(options)
+        self._store = Store(db, self._options)
+        self._limits = Limits(self._store.codec, self._options.max_payload_size)
+        self._announcer = Announcer(self, self._store.contact)
+        self._workers = Workers()
+        self._middleware: list[Middleware] = []
+        self._engine: Engine | None = None
+        self._is_initialized = False
+        self._initializing = asyncio.Lock()
+        self._changing_state = asyncio.Lock()
+        self._stopping: asyncio.Task[None] | None = None
+
+    @property
+    def scheduler_instance_id(self) -> str:
+        """Give the id under which this instance claims jobs."""
+        return self._options.scheduler_instance_id
+
+    @property
+    def is_running(self) -> bool:
+        """Tell whether this instance claims and runs jobs."""
+        return self._engine is not None
+
+    @property
+    def is_healthy(self) -> bool:
+        """Tell whether this instance runs and MongoDB has answered lately."""
+        contact = self._store.contact
+        silence = 2 * self._options.heartbeat_interval.total_seconds()
+        is_recent = contact.age <= max(silence, _SHORTEST_HEALTHY_SILENCE)
+        return self.is_running and not contact.is_lost and is_recent
+
+    async def initialize(self) -> None:
+        """Create the indexes, recover stale jobs and make sure that the instance id is free.
+
+        Whatever is called first does this by itself; calling it again does nothing.
+        """
+        async with self._initializing:
+            if self._is_initialized:
+                return
+            adjust(self._options.clock, await self._store.prepare())
+            lease = InstanceLease(
+                self._store.leases, self._options.clock, self._options, self._announcer
+            )
+            await lease.check()
+            if self._options.recover_stale_jobs:
+                await self._recovery().recover()
+            self._is_initialized = True
+
+    async def start(self) -> None:
+        """Begin to claim and run jobs; does nothing if it does already."""
+        async with self._changing_state:
+            if self._engine is not None:
+                return
+            await self.initialize()
+            engine = Engine(
+                self._store, self._options, self._workers, self._middleware, self._announcer
+            )
+            await engine.start()
+            self._engine = engine
+
+    async def stop(self, timeout: Duration | None = None) -> None:  # noqa: ASYNC109  # part of the contract
+        """Stop claiming, wait for running jobs up to the timeout, and leave nothing behind.
+
+        The timeout is in seconds or a `timedelta`, `shutdown_timeout` by default. Calls that
+        overlap all wait for the same stop.
+        """
+        limit = self._options.shutdown_timeout if timeout is None else _limit(timeout)
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop(limit.total_seconds()))
+        await asyncio.shield(self._stopping)
+
+    async def run(self) -> None:
+        """Run until SIGINT or SIGTERM, then stop: the main of a worker process.
+
+        A second signal does what it would do without monque.
+        """
+        asked_to_stop = asyncio.Event()
+        with _on_signals(asked_to_stop.set):
+            async with self:
+                await asked_to_stop.wait()
+
+    async def run_until_idle(self, timeout: Duration | None = None) -> None:  # noqa: ASYNC109  # part of the contract
+        """Return when nothing that has a worker here is due or running.
+
+        Retries and jobs in the future stay. Starts the instance for as long as that takes if it
+        is not running. Raises `TimeoutError` after so many seconds.
+        """
+        seconds = None if timeout is None else _limit(timeout).total_seconds()
+        was_running = self.is_running
+        async with asyncio.timeout(seconds):
+            await self.start()
+        try:
+            async with asyncio.timeout(seconds):
+                assert self._engine is not None
+                await self._engine.wait_until_idle()
+        finally:
+            if not was_running:
+                await self.stop()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def enqueue(
+        self,
+        name: str,
+        data: T,
+        *,
+        run_at: datetime | None = None,
+        delay: Duration | None = None,
+        unique_key: str | None = None,
+        priority: int = 0,
+        max_retries: int | None = None,
+        timeout: Duration | None = None,  # noqa: ASYNC109  # the job's, not this call's
+        session: object = None,
+    ) -> Job[T]:
+        """Store a job to be run once, at once or at a given time.
+
+        With a unique key, a pending or processing job of the same name and key is returned
+        instead, its `deduplicated` being True. A higher priority runs first. `session` makes
+        this part of the caller's transaction.
+        """
+
+        def draft() -> Job[T]:
+            return draft_job(
+                name,
+                data,
+                now=self._options.clock.now(),
+                limits=self._limits,
+                run_at=run_at,
+                delay=delay,
+                unique_key=unique_key,
+                priority=priority,
+                max_retries=max_retries,
+                timeout=timeout,
+            )
+
+        job, transaction = draft(), native_session(session)
+        if not self._is_initialized:
+            await self.initialize()
+            job = draft()
+        if unique_key is None:
+            await self._store.intake.insert([job], transaction)
+        else:
+            job = await self._store.intake.insert_unique(job, transaction)
+        if transaction is None and not job.deduplicated:
+            self._notice([job])
+        return job
+
+    async def enqueue_many(
+        self,
+        name: str,
+        items: Iterable[T],
+        *,
+        run_at: datetime | None = None,
+        delay: Duration | None = None,
+        unique_key: str | Callable[[T], str] | None = None,
+        priority: int = 0,
+        max_retries: int | None = None,
+        timeout: Duration | None = None,  # noqa: ASYNC109  # the jobs', not this call's
+        session: object = None,
+    ) -> list[Job[T]]:
+        """Store a job for each item, in order, with one insert per thousand.
+
+        The options are those of `enqueue`; the unique key may be a function of the item.
+        """
+
+        def draft() -> list[Job[T]]:
+            now = self._options.clock.now()
+            return [
+                draft_job(
+                    name,
+                    data,
+                    now=now,
+                    limits=self._limits,
+                    run_at=run_at,
+                    delay=delay,
+                    unique_key=unique_key(data) if callable(unique_key) else unique_key,
+                    priority=priority,
+                    max_retries=max_retries,
+                    timeout=timeout,
+                )
+                for data in items
+            ]
+
+        items = list(items)
+        jobs, transaction = draft(), native_session(session)
+        if not jobs:
+            return []
+        if not self._is_initialized:
+            await self.initialize()
+            jobs = draft()
+        if unique_key is None:
+            await self._store.intake.insert(jobs, transaction)
+        else:
+            jobs = await self._store.intake.insert_many_unique(jobs, transaction)
+        if transaction is None:
+            self._notice([job for job in jobs if not job.deduplicated])
+        return jobs
+
+    async def now(self, name: str, data: T) -> Job[T]:
+        """Store a job to be run at once."""
+        return await self.enqueue(name, data)
+
+    async def schedule(
+        self,
+        cron: str,
+        name: str,
+        data: T,
+        *,
+        unique_key: str | None = None,
+        timezone: str = "UTC",
+        priority: int = 0,
+        session: object = None,
+    ) -> Job[T]:
+        """Store a job that runs at every tick of a cron expression; safe at every start.
+
+        Without a key, the same cron, time zone, name and data are one schedule. With a key, a
+        changed cron, time zone or data updates the schedule that has the key.
+        """
+
+        def draft() -> Job[T]:
+            return draft_schedule(
+                cron,
+                name,
+                data,
+                now=self._options.clock.now(),
+                limits=self._limits,
+                unique_key=unique_key,
+                timezone=timezone,
+                priority=priority,
+            )
+
+        wanted, transaction = draft(), native_session(session)
+        if not self._is_initialized:
+            await self.initialize()
+            wanted = draft()
+        job: Job[T] = await self._store.schedules.put(wanted, transaction)
+        if transaction is None:
+            self._notice([job])
+        return job
+
+    async def unschedule(self, name: str, unique_key: str | None = None) -> int:
+        """Remove the recurring jobs of a name, or the one with this key; tell how many.
+
+        One that is running finishes its run and does not come back.
+        """
+        check_name(name)
+        if unique_key is not None:
+            check_unique_key(unique_key)
+        await self.initialize()
+        return await self._store.schedules.remove(name, unique_key, self._options.clock.now())
+
+    @overload
+    def worker(
+        self,
+        name: str,
+        handler: None = None,
+        *,
+        concurrency: int | None = None,
+        timeout: Duration | None = None,
+        replace: bool = False,
+    ) -> Callable[[H], H]: ...
+
+    @overload
+    def worker(
+        self,
+        name: str,
+        handler: H,
+        *,
+        concurrency: int | None = None,
+        timeout: Duration | None = None,
+        replace: bool = False,
+    ) -> H: ...
+
+    def worker(
+        self,
+        name: str,
+        handler: H | None = None,
+        *,
+        concurrency: int | None = None,
+        timeout: Duration | None = None,
+        replace: bool = False,
+    ) -> H | Callable[[H], H]:
+        """Register the handler of a job name, as a decorator or directly.
+
+        An `async def` handler runs on the event loop, a `def` one in a thread. The timeout
+        bounds each run whose job has none of its own.
+        """
+        check_name(name)
+        slots = self._options.worker_concurrency
+        if concurrency is not None:
+            slots = check_concurrency(concurrency)
+        limit = check_timeout(timeout)
+
+        def register(function: H) -> H:
+            if not callable(function):
+                raise TypeError(f"the handler of {name!r} must be callable, not {function!r}")
+            worker = Worker(name, function, slots, limit, is_async(function))
+            self._workers.add(worker, replace=replace)
+            if self._engine is not None:
+                self._engine.worker_added()
+            return function
+
+        return register if handler is None else register(handler)
+
+    def use(self, middleware: M) -> M:
+        """Put an async function around every run, inside those given before.
+
+        It is called as `await middleware(job, call_next)`; `await call_next()` goes on, and
+        `await call_next(other)` goes on with another `Job` in its place.
+        """
+        if not is_async(middleware):
+            raise TypeError(
+                f"middleware must be an async function of (job, call_next), not {middleware!r}"
+            )
+        self._middleware.append(middleware)
+        return middleware
+
+    async def _stop(self, seconds: float) -> None:
+        try:
+            async with self._changing_state:
+                engine = self._engine
+                if engine is not None:
+                    await engine.stop(seconds)
+                    self._engine = None
+                await self._end_listeners()
+                self._store.dismiss_threads()
+        finally:
+            self._stopping = None
+
+    async def _end_listeners(self) -> None:
+        """Let async listeners that are still at work finish, unless they take too long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SHORTEST_HEALTHY_SILENCE):
+                await self.wait_for_complete()
+        self.cancel()
+
+    def _notice(self, jobs: Sequence[AnyJob]) -> None:
+        if self._engine is not None and jobs:
+            self._engine.notice(jobs)
+
+    def _recovery(self) -> Recovery:
+        options = self._options
+        return Recovery(
+            self._store,
+            options.clock,
+            retry_policy(options),
+            options.heartbeat_interval,
+            Runs(),
+            Wakeups(),
+            self._announcer,
+        )
+
+
+def _limit(timeout: Duration) -> Any:
+    try:
+        limit = to_timedelta(timeout)
+    except ValueError as error:
+        raise ValueError(f"timeout={timeout!r} {error}") from None
+    if limit.total_seconds() < 0:
+        raise ValueError(f"timeout={timeout!r} is negative")
+    return limit
+
+
+@contextlib.contextmanager
+def _on_signals(callback: Callable[[], None]) -> Iterator[None]:
+    """Call back once on SIGINT or SIGTERM, where this thread and platform can."""
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGINT, signal.SIGTERM)
+
+    def received() -> None:
+        release()
+        callback()
+
+    def release() -> None:
+        for number in signals:
+            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.remove_signal_handler(number)
+
+    for number in signals:
+        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+            loop.add_signal_handler(number, received)
+    try:
+        yield
+    finally:
+        release()

@@ -1,0 +1,229 @@
+"""The options of a `Monque`, validated when it is made."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import uuid
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypedDict
+
+from monque_core.clock import Clock, ServerClock
+from monque_core.durations import Duration, to_timedelta
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SHORTEST_HEARTBEAT = timedelta(milliseconds=100)
+STALE_AFTER_HEARTBEATS = 3
+_ZERO = timedelta(0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRetention:
+    """How long finished jobs stay: ages in seconds or `timedelta`, None keeps them for ever."""
+
+    completed: Duration | None = None
+    failed: Duration | None = None
+    cancelled: Duration | None = None
+    interval: Duration = timedelta(hours=1)
+
+    def __post_init__(self) -> None:
+        """Turn every age into a `timedelta`, refusing what is none."""
+        for name in ("completed", "failed", "cancelled"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, _duration(f"job_retention.{name}", value, _ZERO))
+        interval = _duration("job_retention.interval", self.interval, SHORTEST_HEARTBEAT)
+        object.__setattr__(self, "interval", interval)
+
+    @property
+    def ages(self) -> dict[str, timedelta]:
+        """Give the age limit of each status that has one."""
+        limits = {"completed": self.completed, "failed": self.failed, "cancelled": self.cancelled}
+        return {status: to_timedelta(age) for status, age in limits.items() if age is not None}
+
+
+class MonqueOptions(TypedDict, total=False):
+    """The keyword arguments of `Monque`; durations are seconds or `timedelta`."""
+
+    collection_name: str
+    poll_interval: Duration
+    safety_poll_interval: Duration
+    max_retries: int
+    base_retry_interval: Duration
+    max_backoff_delay: Duration
+    retry_jitter: float
+    shutdown_timeout: Duration
+    worker_concurrency: int
+    instance_concurrency: int | None
+    lock_timeout: Duration
+    heartbeat_interval: Duration
+    recover_stale_jobs: bool
+    scheduler_instance_id: str
+    job_retention: JobRetention | None
+    skip_index_creation: bool
+    max_payload_size: int | None
+    stats_cache_ttl: Duration
+    clock: Clock
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Validated options, every duration a `timedelta`."""
+
+    collection_name: str = "monque_jobs"
+    poll_interval: timedelta = timedelta(seconds=1)
+    safety_poll_interval: timedelta = timedelta(seconds=30)
+    max_retries: int = 10
+    base_retry_interval: timedelta = timedelta(seconds=1)
+    max_backoff_delay: timedelta = timedelta(hours=24)
+    retry_jitter: float = 0.0
+    shutdown_timeout: timedelta = timedelta(seconds=30)
+    worker_concurrency: int = 5
+    instance_concurrency: int | None = None
+    lock_timeout: timedelta = timedelta(minutes=30)
+    heartbeat_interval: timedelta = timedelta(seconds=30)
+    recover_stale_jobs: bool = True
+    scheduler_instance_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    job_retention: JobRetention | None = None
+    skip_index_creation: bool = False
+    max_payload_size: int | None = None
+    stats_cache_ttl: timedelta = timedelta(seconds=5)
+    clock: Clock = field(default_factory=ServerClock)
+
+    @classmethod
+    def parse(cls, given: Mapping[str, object]) -> Options:
+        """Check what the user gave; raise `ValueError` naming the option, the value and the rule."""
+        known = {known.name for known in fields(cls)}
+        for name in given:
+            if name not in known:
+                raise ValueError(_unknown(name, known))
+        checked = {name: _CHECKS[name](name, value) for name, value in given.items()}
+        options = cls(**checked)  # type: ignore[arg-type]  # each value comes from its own check
+        shortest_lock = STALE_AFTER_HEARTBEATS * options.heartbeat_interval
+        if options.lock_timeout < shortest_lock:
+            raise _bad(
+                "lock_timeout",
+                options.lock_timeout,
+                f"at least {STALE_AFTER_HEARTBEATS} × heartbeat_interval ({shortest_lock})",
+            )
+        return options
+
+    @property
+    def stale_after(self) -> timedelta:
+        """Tell how long this instance may be silent before its jobs count as abandoned."""
+        return STALE_AFTER_HEARTBEATS * self.heartbeat_interval
+
+
+def _bad(name: str, value: object, allowed: str) -> ValueError:
+    return ValueError(f"option {name}={value!r} is not allowed: it must be {allowed}")
+
+
+def _unknown(name: str, known: set[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(sorted(known))}"
+    return f"unknown option {name!r}: {hint}"
+
+
+def _duration(name: str, value: object, least: timedelta) -> timedelta:
+    allowed = (
+        f"a duration of at least {least}, in seconds or as a timedelta"
+        if least
+        else "a duration that is not negative, in seconds or as a timedelta"
+    )
+    try:
+        duration = to_timedelta(value)
+    except ValueError as error:
+        raise _bad(name, value, f"{allowed}; this {error}") from None
+    if duration < least:
+        raise _bad(name, value, allowed)
+    return duration
+
+
+def _positive_duration(name: str, value: object) -> timedelta:
+    return _duration(name, value, timedelta(milliseconds=1))
+
+
+def _any_duration(name: str, value: object) -> timedelta:
+    return _duration(name, value, _ZERO)
+
+
+def _heartbeat(name: str, value: object) -> timedelta:
+    return _duration(name, value, SHORTEST_HEARTBEAT)
+
+
+def _count(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise _bad(name, value, "a whole number of at least 1")
+    return value
+
+
+def _optional_count(name: str, value: object) -> int | None:
+    return None if value is None else _count(name, value)
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise _bad(name, value, "True or False")
+    return value
+
+
+def _share(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 0.5:
+        raise _bad(name, value, "a share between 0 and 0.5")
+    return float(value)
+
+
+def _instance_id(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value) > 255:
+        raise _bad(name, value, "a non-blank text of at most 255 characters")
+    return value
+
+
+def _collection_name(name: str, value: object) -> str:
+    allowed = (
+        "a MongoDB collection name: not empty, at most 200 characters, no '$' or control "
+        "character, no leading 'system.', no '.' at either end and no '..'"
+    )
+    if not isinstance(value, str) or not 0 < len(value) <= 200:
+        raise _bad(name, value, allowed)
+    if re.search(r"[$\x00-\x1f\x7f]|^\.|\.$|\.\.|^system\.", value):
+        raise _bad(name, value, allowed)
+    return value
+
+
+def _retention(name: str, value: object) -> JobRetention | None:
+    if value is not None and not isinstance(value, JobRetention):
+        raise _bad(name, value, "None or JobRetention(completed=…, failed=…, cancelled=…)")
+    return value
+
+
+def _clock(name: str, value: object) -> Clock:
+    if not isinstance(value, Clock):
+        raise _bad(name, value, "an object whose now() gives an aware datetime")
+    return value
+
+
+_CHECKS = {
+    "collection_name": _collection_name,
+    "poll_interval": _positive_duration,
+    "safety_poll_interval": _positive_duration,
+    "max_retries": _count,
+    "base_retry_interval": _positive_duration,
+    "max_backoff_delay": _positive_duration,
+    "retry_jitter": _share,
+    "shutdown_timeout": _any_duration,
+    "worker_concurrency": _count,
+    "instance_concurrency": _optional_count,
+    "lock_timeout": _positive_duration,
+    "heartbeat_interval": _heartbeat,
+    "recover_stale_jobs": _flag,
+    "scheduler_instance_id": _instance_id,
+    "job_retention": _retention,
+    "skip_index_creation": _flag,
+    "max_payload_size": _optional_count,
+    "stats_cache_ttl": _any_duration,
+    "clock": _clock,
+}

@@ -1,0 +1,1 @@
+"""What runs when: dispatcher → runner → settler, with heartbeat, recovery and wake-ups beside."""

@@ -1,0 +1,94 @@
+"""Telling listeners what happened, or the log where nobody listens."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from monque_core import events
+from monque_core.errors import MonqueConnectionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    from pyee import EventEmitter
+
+    from monque_core.jobs.job import AnyJob
+    from monque_core.store.contact import Contact
+
+logger = logging.getLogger("monque")
+
+
+class Announcer:
+    """The engine's voice."""
+
+    def __init__(self, emitter: EventEmitter, contact: Contact) -> None:
+        self._emitter = emitter
+        self._contact = contact
+        self._outage_told = 0
+
+    def started(self, job: AnyJob) -> None:
+        """Say that a handler is about to run."""
+        self._tell(events.JOB_START, lambda: events.JobStarted(job))
+
+    def completed(self, stored: Callable[[], AnyJob], duration: timedelta) -> None:
+        """Say that a success is written."""
+        self._tell(events.JOB_COMPLETE, lambda: events.JobCompleted(stored(), duration))
+
+    def failed(self, job: AnyJob, error: BaseException, *, will_retry: bool) -> None:
+        """Say that a failure is written."""
+        if not self._tell(events.JOB_FAIL, lambda: events.JobFailed(job, error, will_retry)):
+            fate = "will be retried" if will_retry else "is given up"
+            logger.warning(
+                "job %s %s failed and %s: %s",
+                job.name,
+                job.id,
+                fate,
+                job.fail_reason,
+                exc_info=error,
+            )
+
+    def errored(self, error: BaseException, job: AnyJob | None = None) -> None:
+        """Say that something unexpected happened; an outage of MongoDB is told once."""
+        if isinstance(error, MonqueConnectionError) and self._contact.is_lost:
+            if self._outage_told == self._contact.outages:
+                logger.debug("MongoDB is still away: %s", error)
+                return
+            self._outage_told = self._contact.outages
+        if not self._tell(events.JOB_ERROR, lambda: events.JobErrored(error, job)):
+            logger.error("%s", _about(error, job), exc_info=error)
+
+    def recovered(self, count: int) -> None:
+        """Say that abandoned jobs are back in the queue."""
+        if not self._tell(events.STALE_RECOVERED, lambda: events.StaleRecovered(count)):
+            logger.warning("recovered %d job(s) of instances that died", count)
+
+    def stream_connected(self) -> None:
+        """Say that changes are seen as they happen."""
+        self._tell(events.CHANGESTREAM_CONNECTED, events.ChangeStreamChanged)
+
+    def stream_closed(self) -> None:
+        """Say that the change stream is no more."""
+        self._tell(events.CHANGESTREAM_CLOSED, events.ChangeStreamChanged)
+
+    def stream_failed(self, error: BaseException) -> None:
+        """Say that the change stream broke."""
+        changed = events.ChangeStreamChanged(error=error)
+        if not self._tell(events.CHANGESTREAM_ERROR, lambda: changed):
+            logger.warning("the change stream broke, polling meanwhile: %s", error)
+
+    def stream_unavailable(self, reason: str) -> None:
+        """Say that there will be no change stream."""
+        changed = events.ChangeStreamChanged(reason=reason)
+        if not self._tell(events.CHANGESTREAM_FALLBACK, lambda: changed):
+            logger.info("no change stream here, polling instead: %s", reason)
+
+    def _tell(self, event: str, make: Callable[[], object]) -> bool:
+        if not self._emitter.listeners(event):
+            return False
+        return self._emitter.emit(event, make())
+
+
+def _about(error: BaseException, job: AnyJob | None) -> str:
+    return f"job {job.name} {job.id}: {error}" if job is not None else str(error)

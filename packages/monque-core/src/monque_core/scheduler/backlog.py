@@ -1,0 +1,73 @@
+"""Claimed jobs that wait for a slot, so that handlers never wait for a round trip."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from monque_core.scheduler.turns import Turns
+
+if TYPE_CHECKING:
+    from monque_core.scheduler.runs import Run
+    from monque_core.scheduler.slots import Slots
+
+
+class Backlog:
+    """Claims ahead of the free slots, by name, in the order they were made."""
+
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
+        self._waiting: dict[str, deque[Run]] = {}
+        self._turns = Turns()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def count(self, name: str) -> int:
+        """Tell how many jobs of this name wait."""
+        waiting = self._waiting.get(name)
+        return len(waiting) if waiting else 0
+
+    def add(self, run: Run) -> None:
+        """Let a claim wait."""
+        self._waiting.setdefault(run.job.name, deque()).append(run)
+        self._count += 1
+
+    def pop_startable(self) -> Run | None:
+        """Take the next job that has a slot, the name that waited longest first."""
+        names = [name for name in self._waiting if self._slots.free(name)]
+        if not names:
+            return None
+        name = names[0] if len(names) == 1 else self._turns.order(names)[0]
+        self._turns.served(name)
+        return self._pop(name)
+
+    def pop_overdue(self, claimed_before: float) -> list[Run]:
+        """Take the jobs that have waited too long."""
+        overdue: list[Run] = []
+        for name in list(self._waiting):
+            while name in self._waiting and self._waiting[name][0].claimed_at <= claimed_before:
+                overdue.append(self._pop(name))
+        return overdue
+
+    def remove(self, run: Run) -> None:
+        """Take out a job that is no longer ours to run."""
+        waiting = self._waiting.get(run.job.name)
+        if waiting and run in waiting:
+            waiting.remove(run)
+            self._count -= 1
+            if not waiting:
+                del self._waiting[run.job.name]
+
+    def oldest(self) -> float | None:
+        """Tell when the job that waits longest was claimed."""
+        return min((waiting[0].claimed_at for waiting in self._waiting.values()), default=None)
+
+    def _pop(self, name: str) -> Run:
+        waiting = self._waiting[name]
+        run = waiting.popleft()
+        self._count -= 1
+        if not waiting:
+            del self._waiting[name]
+        return run

@@ -1,0 +1,213 @@
+"""Claiming what was asked for, in as few round trips as can be."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from bson import ObjectId
+
+from monque_core.scheduler.turns import Turns
+from monque_core.scheduler.wakeups import MANY
+from monque_core.store.queue import Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Mapping, Sequence
+    from datetime import datetime
+
+    from monque_core.clock import Clock
+    from monque_core.jobs.job import AnyJob
+    from monque_core.scheduler.announcer import Announcer
+    from monque_core.store.queue import Candidate, Queue
+
+R = TypeVar("R")
+_SECOND_LOOK_AFTER = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """How many jobs of a name are thought to be due, and how many could be taken now."""
+
+    name: str
+    expected: int
+    room: int
+    free: int
+    """Slots that are free right now; the rest of the room is ahead of them."""
+
+    @property
+    def ask(self) -> int:
+        """Give how many to ask for."""
+        return min(self.expected, self.room)
+
+    def left_over(self, taken: int) -> int:
+        """Give how many more are thought to be due after so many were taken."""
+        return MANY if self.expected == MANY else self.expected - taken
+
+
+@dataclass(slots=True)
+class Harvest:
+    """What a claim brought in, and where another look is worth it."""
+
+    jobs: list[AnyJob] = field(default_factory=list)
+    more: dict[str, int] = field(default_factory=dict)
+    held_back: set[str] = field(default_factory=set)
+    """Names with a recovered job at hand, which waits for a free slot to be claimed alone."""
+
+
+class Claimer:
+    """Looks and claims; knows which of its claims may exist although no reply came."""
+
+    def __init__(self, queue: Queue, clock: Clock, announcer: Announcer) -> None:
+        self._queue = queue
+        self._clock = clock
+        self._announcer = announcer
+        self._turns = Turns()
+        self._is_crowded = False
+        self._doubts: dict[ObjectId, float] = {}
+
+    @property
+    def is_crowded(self) -> bool:
+        """Tell whether the last look over several names saw more than could be taken."""
+        return self._is_crowded
+
+    def longest_waiting(self, names: Sequence[str], count: int) -> list[str]:
+        """Give those names that have not been served for the longest time."""
+        return self._turns.order(names)[:count]
+
+    async def claim(self, demands: Sequence[Demand], total: int) -> Harvest:
+        """Claim up to so many jobs in all."""
+        now = self._clock.now()
+        if len(demands) == 1 and demands[0].free and min(demands[0].ask, total) == 1:
+            return await self._claim_first(demands[0], now)
+        asks = {demand.name: min(demand.ask, total) for demand in demands}
+        candidates = await self._look(asks, total, now)
+        return await self._claim_candidates(candidates, demands, asks, total, now)
+
+    async def resolve_doubts(self) -> list[AnyJob]:
+        """Read back claims whose reply was lost, at once and again a little later.
+
+        The write may reach the server after the first look; then nobody would run its jobs.
+        """
+        jobs: list[AnyJob] = []
+        for token, due_at in list(self._doubts.items()):
+            if time.monotonic() < due_at:
+                continue
+            jobs += self._readable(await self._queue.claimed_with(token))
+            if due_at:
+                del self._doubts[token]
+            else:
+                self._doubts[token] = time.monotonic() + _SECOND_LOOK_AFTER
+        return jobs
+
+    @property
+    def has_doubts(self) -> bool:
+        """Tell whether a claim may exist that nobody runs."""
+        return bool(self._doubts)
+
+    async def _claim_first(self, demand: Demand, now: datetime) -> Harvest:
+        token = ObjectId()
+        found = await self._doubting(token, self._queue.claim_first(demand.name, token, now))
+        harvest = Harvest()
+        if found is None:
+            return harvest
+        self._turns.served(demand.name)
+        harvest.jobs = self._readable([found])
+        if left_over := demand.left_over(1):
+            harvest.more[demand.name] = left_over
+        return harvest
+
+    async def _look(
+        self, asks: Mapping[str, int], total: int, now: datetime
+    ) -> dict[str, list[Candidate]]:
+        names = list(asks)
+        if len(names) > 1 and self._is_crowded:
+            candidates = await self._queue.look_at_each(asks, now)
+            self._is_crowded = len(candidates) > total
+        else:
+            limit = min(total, sum(asks.values()))
+            candidates = await self._queue.look(names, limit, now)
+            self._is_crowded = len(names) > 1 and len(candidates) == limit
+        by_name: defaultdict[str, list[Candidate]] = defaultdict(list)
+        for candidate in candidates:
+            by_name[candidate.name].append(candidate)
+        return by_name
+
+    async def _claim_candidates(
+        self,
+        candidates: Mapping[str, list[Candidate]],
+        demands: Sequence[Demand],
+        asks: Mapping[str, int],
+        total: int,
+        now: datetime,
+    ) -> Harvest:
+        harvest = Harvest()
+        chosen = self._turns.share_out(candidates, asks, total)
+        taken = defaultdict[str, int](int)
+        for candidate in chosen:
+            taken[candidate.name] += 1
+        for demand in demands:
+            seen = len(candidates.get(demand.name, ()))
+            if self._is_crowded or seen >= asks[demand.name] or taken[demand.name] < seen:
+                if left_over := demand.left_over(taken[demand.name]):
+                    harvest.more[demand.name] = left_over
+        batch = [one for one in chosen if not one.interrupted and one.problem is None]
+        alone = [one for one in chosen if one.interrupted or one.problem is not None]
+        try:
+            harvest.jobs += await self._claim_together(batch, now)
+            free = {demand.name: demand.free for demand in demands}
+            for job in harvest.jobs:
+                free[job.name] -= 1
+            for candidate in alone:
+                await self._claim_alone(candidate, free, harvest, now)
+        except Exception as error:
+            # What was claimed before the fault must run; the rest is looked at again.
+            self._announcer.errored(error)
+            harvest.more.update(dict.fromkeys(asks, MANY))
+        return harvest
+
+    async def _claim_together(self, batch: Sequence[Candidate], now: datetime) -> list[AnyJob]:
+        if not batch:
+            return []
+        token = ObjectId()
+        if len(batch) == 1:
+            found = await self._doubting(token, self._queue.claim_one(batch[0], token, now))
+            return self._readable([found])
+        return self._readable(
+            await self._doubting(token, self._queue.claim_batch(batch, token, now))
+        )
+
+    async def _claim_alone(
+        self, candidate: Candidate, free: dict[str, int], harvest: Harvest, now: datetime
+    ) -> None:
+        """Claim a job that may have killed its last process: by itself, and not ahead."""
+        if candidate.problem is not None:
+            aside = await self._queue.set_aside(candidate.id, candidate.problem, now)
+            self._announcer.errored(aside.error)
+        elif free[candidate.name] > 0:
+            token = ObjectId()
+            found = await self._doubting(token, self._queue.claim_one(candidate, token, now))
+            jobs = self._readable([found])
+            free[candidate.name] -= len(jobs)
+            harvest.jobs += jobs
+        else:
+            harvest.held_back.add(candidate.name)
+            harvest.more[candidate.name] = MANY
+
+    async def _doubting(self, token: ObjectId, claim: Awaitable[R]) -> R:
+        """Remember the token of a claim that failed, for it may have been made all the same."""
+        try:
+            return await claim
+        except BaseException:
+            self._doubts[token] = 0.0
+            raise
+
+    def _readable(self, found: Sequence[AnyJob | Unreadable | None]) -> list[AnyJob]:
+        jobs: list[AnyJob] = []
+        for one in found:
+            if isinstance(one, Unreadable):
+                self._announcer.errored(one.error)
+            elif one is not None:
+                jobs.append(one)
+        return jobs

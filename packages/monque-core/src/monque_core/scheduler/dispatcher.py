@@ -1,0 +1,262 @@
+"""From free slots to running jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from monque_core.jobs.outcome import RELEASED
+from monque_core.scheduler.claimer import Demand
+from monque_core.scheduler.loop import Loop
+from monque_core.scheduler.runner import Ending
+from monque_core.scheduler.runs import Run
+from monque_core.scheduler.wakeups import seconds_until
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from monque_core.clock import Clock
+    from monque_core.jobs.job import AnyJob
+    from monque_core.options import Options
+    from monque_core.scheduler.announcer import Announcer
+    from monque_core.scheduler.backlog import Backlog
+    from monque_core.scheduler.claimer import Claimer, Harvest
+    from monque_core.scheduler.pace import Pace
+    from monque_core.scheduler.runner import Runner
+    from monque_core.scheduler.runs import Runs
+    from monque_core.scheduler.settler import Settler
+    from monque_core.scheduler.slots import Slots
+    from monque_core.scheduler.wakeups import Wakeups
+    from monque_core.scheduler.workers import Workers
+    from monque_core.store.queue import Queue
+
+_LARGEST_BATCH = 200
+_LONGEST_WAIT_AHEAD = 1.0
+_HORIZON = timedelta(seconds=120)
+_UPCOMING_LIMIT = 1000
+_NAMES_PER_FAIR_LOOK = 20
+_PAUSE_AFTER_FAULT = 0.2
+
+
+class Dispatcher(Loop):
+    """Keeps slots filled: asks the claimer for jobs and the runner to run them."""
+
+    def __init__(
+        self,
+        *,
+        queue: Queue,
+        claimer: Claimer,
+        runner: Runner,
+        settler: Settler,
+        workers: Workers,
+        slots: Slots,
+        backlog: Backlog,
+        runs: Runs,
+        wakeups: Wakeups,
+        pace: Pace,
+        clock: Clock,
+        options: Options,
+        announcer: Announcer,
+    ) -> None:
+        super().__init__(announcer.errored)
+        self._queue = queue
+        self._claimer = claimer
+        self._runner = runner
+        self._settler = settler
+        self._workers = workers
+        self._slots = slots
+        self._backlog = backlog
+        self._runs = runs
+        self._wakeups = wakeups
+        self._pace = pace
+        self._clock = clock
+        self._poll_seconds = options.poll_interval.total_seconds()
+        self._safety_poll_seconds = options.safety_poll_interval.total_seconds()
+        self._sees_changes = False
+        self._next_poll = 0.0
+        self._next_plan = 0.0
+        self._held_back: set[str] = set()
+        self._is_closing = False
+        self.is_claiming = False
+        self.idle = asyncio.Event()
+        """Set while slots are free and nothing is thought to be due."""
+
+    def see_changes(self, *, connected: bool) -> None:
+        """Take note whether a change stream tells of new jobs; without one, poll at once."""
+        self._sees_changes = connected
+        self.look_now()
+
+    def look_now(self) -> None:
+        """Look at the queue for every worker as soon as can be."""
+        self._next_poll = 0.0
+        self._wakeups.poke()
+
+    def replan(self) -> None:
+        """Ask anew what becomes due, as after a worker was added."""
+        self._next_plan = 0.0
+        self.look_now()
+
+    async def close(self) -> None:
+        """Claim nothing more, and let a claim under way finish."""
+        self._is_closing = True
+        self._wakeups.poke()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    def hand_back(self) -> None:
+        """Return the claims that have no slot yet."""
+        for run in self._backlog.pop_overdue(float("inf")):
+            self._release(run)
+
+    async def _run(self) -> None:
+        while not self._is_closing:
+            self._wakeups.reset()
+            try:
+                await self._turn()
+            except Exception as error:
+                self._report(error)
+                self.look_now()
+                await asyncio.sleep(_PAUSE_AFTER_FAULT)
+
+    async def _turn(self) -> None:
+        """Claim if there is anything to claim, else wait for something to change."""
+        loop = asyncio.get_running_loop()
+        if self._claimer.has_doubts:
+            self._accept_unheld(await self._claimer.resolve_doubts())
+        self._release_overdue(loop.time())
+        await self._plan(loop.time())
+        self._wakeups.ring(self._clock.now())
+        if loop.time() >= self._next_poll:
+            gap = self._safety_poll_seconds if self._sees_changes else self._poll_seconds
+            self._next_poll = loop.time() + gap
+            for name in self._workers.names:
+                self._wakeups.hint(name)
+        demands = self._demands()
+        if demands:
+            self.idle.clear()
+            await self._claim(demands)
+        else:
+            await self._wait(loop.time())
+
+    async def _wait(self, now: float) -> None:
+        if self._slots.free_in_all() and not self._backlog:
+            self.idle.set()
+        until_due = seconds_until(self._wakeups.next_at(), self._clock.now())
+        until_event = min(self._next_poll, self._next_plan, self._next_overdue()) - now
+        await self._wakeups.wait(max(0.0, min(until_due, until_event)))
+
+    async def _plan(self, now: float) -> None:
+        """Ask which jobs become due in the next while, so that they start on time."""
+        names = self._workers.names
+        if now < self._next_plan:
+            return
+        if not names:
+            self._next_plan = float("inf")
+            return
+        begin = self._clock.now()
+        horizon = begin + _HORIZON
+        upcoming = await self._queue.upcoming(names, begin, horizon, _UPCOMING_LIMIT)
+        if len(upcoming) == _UPCOMING_LIMIT:
+            horizon = upcoming[-1][1]
+        self._wakeups.replan(upcoming, horizon)
+        self._next_plan = now + seconds_until(begin + (horizon - begin) / 2, begin)
+
+    def _demands(self) -> list[Demand]:
+        names = [name for name in self._workers.names if self._wakeups.expected(name)]
+        if self._claimer.is_crowded and len(names) > _NAMES_PER_FAIR_LOOK:
+            names = self._claimer.longest_waiting(names, _NAMES_PER_FAIR_LOOK)
+        demands = []
+        for name in names:
+            free, waiting = self._slots.free(name), self._backlog.count(name)
+            goal = free + self._ahead(name)
+            room = goal - waiting
+            # With jobs at hand, wait until a claim is worth its round trip.
+            if room > 0 and (not waiting or 2 * room >= goal):
+                expected = self._wakeups.expected(name)
+                demands.append(Demand(name, expected, room, max(0, free - waiting)))
+        return demands
+
+    def _ahead(self, name: str) -> int:
+        if name in self._held_back:
+            return 0
+        return self._pace.ahead(name, self._slots.limit(name))
+
+    async def _claim(self, demands: Sequence[Demand]) -> None:
+        total = min(_LARGEST_BATCH, self._room_in_all(demands))
+        for demand in demands:
+            self._wakeups.take(demand.name)
+        loop = asyncio.get_running_loop()
+        asked_at = loop.time()
+        self.is_claiming = True
+        try:
+            harvest = await self._claimer.claim(demands, total)
+        except Exception:
+            for demand in demands:
+                self._wakeups.hint(demand.name)
+            raise
+        else:
+            self._bring_in(demands, harvest, loop.time() - asked_at)
+        finally:
+            self.is_claiming = False
+
+    def _room_in_all(self, demands: Sequence[Demand]) -> int:
+        ahead = max(self._ahead(demand.name) for demand in demands)
+        in_all = self._slots.free_in_all() + ahead - len(self._backlog)
+        return max(1, min(in_all, sum(demand.ask for demand in demands)))
+
+    def _bring_in(self, demands: Sequence[Demand], harvest: Harvest, seconds: float) -> None:
+        if harvest.jobs:
+            self._pace.claimed(seconds)
+        self._held_back -= {demand.name for demand in demands}
+        self._held_back |= harvest.held_back
+        for name, count in harvest.more.items():
+            self._wakeups.hint(name, count)
+        self._accept(harvest.jobs)
+
+    def _accept_unheld(self, jobs: Sequence[AnyJob]) -> None:
+        held = {(run.job.id, run.job.claim_token) for run in self._runs}
+        self._accept([job for job in jobs if (job.id, job.claim_token) not in held])
+
+    def _accept(self, jobs: Sequence[AnyJob]) -> None:
+        now = asyncio.get_running_loop().time()
+        runs = [Run(job, now) for job in jobs]
+        self._runs.add(runs)
+        for run in runs:
+            if self._is_closing:
+                self._release(run)
+            else:
+                self._backlog.add(run)
+        self._start_what_can()
+
+    def _start_what_can(self) -> None:
+        while (run := self._backlog.pop_startable()) is not None:
+            self._slots.take(run.job.name)
+            run.stage = "running"
+            run.started_at = asyncio.get_running_loop().time()
+            run.task = asyncio.create_task(self._runner.execute(run, self._ended))
+
+    def _ended(self, run: Run, ending: Ending | None) -> None:
+        name = run.job.name
+        self._slots.give_back(name)
+        self._pace.ran(name, asyncio.get_running_loop().time() - run.started_at)
+        if ending is None:
+            self._runs.discard(run)
+        else:
+            self._settler.put(ending)
+        if not self._is_closing:
+            self._start_what_can()
+            if 2 * self._backlog.count(name) <= self._ahead(name):
+                self._wakeups.poke()
+
+    def _release(self, run: Run) -> None:
+        self._settler.put(Ending(run, RELEASED))
+
+    def _release_overdue(self, now: float) -> None:
+        for run in self._backlog.pop_overdue(now - _LONGEST_WAIT_AHEAD):
+            self._pace.slowed(run.job.name)
+            self._release(run)
+
+    def _next_overdue(self) -> float:
+        oldest = self._backlog.oldest()
+        return float("inf") if oldest is None else oldest + _LONGEST_WAIT_AHEAD

@@ -1,0 +1,188 @@
+"""The running scheduler: its parts, wired once, started and stopped together."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from monque_core.errors import ShutdownTimeoutError
+from monque_core.jobs.outcome import RetryPolicy
+from monque_core.scheduler.backlog import Backlog
+from monque_core.scheduler.claimer import Claimer
+from monque_core.scheduler.dispatcher import Dispatcher
+from monque_core.scheduler.heartbeat import Heartbeat
+from monque_core.scheduler.lease import InstanceLease
+from monque_core.scheduler.listener import Listener
+from monque_core.scheduler.pace import Pace
+from monque_core.scheduler.recovery import Recovery
+from monque_core.scheduler.retention import Retention
+from monque_core.scheduler.runner import Runner
+from monque_core.scheduler.runs import Runs
+from monque_core.scheduler.settler import Settler
+from monque_core.scheduler.slots import Slots
+from monque_core.scheduler.wakeups import Wakeups
+from monque_core.threads import ThreadPool
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    from monque_core.jobs.job import AnyJob
+    from monque_core.options import Options
+    from monque_core.scheduler.announcer import Announcer
+    from monque_core.scheduler.loop import Loop
+    from monque_core.scheduler.workers import Middleware, Workers
+    from monque_core.store.store import Store
+
+_LAST_WRITES_SECONDS = 5.0
+_IDLE_LOOK_GAP = 0.01
+
+
+class Engine:
+    """One start-to-stop life of an instance; the next start makes a new one."""
+
+    def __init__(
+        self,
+        store: Store,
+        options: Options,
+        workers: Workers,
+        middleware: Sequence[Middleware],
+        announcer: Announcer,
+    ) -> None:
+        self._store = store
+        self._workers = workers
+        self._clock = clock = options.clock
+        self._announcer = announcer
+        self._threads = ThreadPool("monque-job")
+        policy = retry_policy(options)
+        self._runs = runs = Runs()
+        self._wakeups = wakeups = Wakeups()
+        slots = Slots(workers, options.instance_concurrency)
+        backlog = Backlog(slots)
+        self._settler = Settler(store.ledger, clock, policy, runs, wakeups, announcer)
+        self._dispatcher = Dispatcher(
+            queue=store.queue,
+            claimer=Claimer(store.queue, clock, announcer),
+            runner=Runner(workers, middleware, self._threads, clock, policy, announcer),
+            settler=self._settler,
+            workers=workers,
+            slots=slots,
+            backlog=backlog,
+            runs=runs,
+            wakeups=wakeups,
+            pace=Pace(),
+            clock=clock,
+            options=options,
+            announcer=announcer,
+        )
+        self._heartbeat = Heartbeat(
+            store.ledger, clock, options.heartbeat_interval, runs, backlog, announcer
+        )
+        self._lease = InstanceLease(store.leases, clock, options, announcer)
+        self._listener = Listener(
+            store.changes, clock, workers, wakeups, self._dispatcher, announcer
+        )
+        self._watchers: list[Loop] = []
+        if options.recover_stale_jobs:
+            self._watchers.append(
+                Recovery(store, clock, policy, options.heartbeat_interval, runs, wakeups, announcer)
+            )
+        if options.job_retention is not None:
+            self._watchers.append(Retention(store, clock, options.job_retention, announcer))
+
+    async def start(self) -> None:
+        """Begin to claim and run jobs."""
+        await self._lease.take()
+        for loop in self._loops():
+            loop.start()
+
+    def notice(self, jobs: Sequence[AnyJob]) -> None:
+        """Take note of jobs that were stored from here."""
+        now = self._clock.now()
+        mine = [job for job in jobs if job.name in self._workers]
+        self._listener.ignore([job.id for job in mine])
+        for job in mine:
+            if job.next_run_at <= now:
+                self._wakeups.hint(job.name, 1)
+            else:
+                self._wakeups.hint_at(job.name, job.next_run_at)
+
+    def worker_added(self) -> None:
+        """Serve the workers as they are now."""
+        self._dispatcher.replan()
+        self._listener.follow_new_names()
+
+    async def wait_until_idle(self) -> None:
+        """Wait until nothing with a worker here is due or running."""
+        while True:
+            await self._runs.wait_until_none()
+            names = self._workers.names
+            due = bool(names) and await self._store.queue.has_due(names, self._clock.now())
+            if not due and not self._runs and not self._dispatcher.is_claiming:
+                return
+            if due and not self._dispatcher.is_claiming:
+                self._dispatcher.look_now()
+            await asyncio.sleep(_IDLE_LOOK_GAP)
+
+    async def stop(self, seconds: float) -> None:
+        """Finish what runs within so many seconds, hand back the rest, leave nothing behind."""
+        deadline = asyncio.get_running_loop().time() + seconds
+        for watcher in self._watchers:
+            await watcher.stop()
+        await _until(deadline, self._dispatcher.close())
+        await self._dispatcher.stop()
+        self._dispatcher.hand_back()
+        if not await _until(deadline, self._runs.wait_until_none()):
+            await self._cut_short()
+        await self._listener.stop()
+        await self._heartbeat.stop()
+        await self._settler.stop()
+        await self._lease.stop()
+        await self._last_words()
+        self._threads.dismiss()
+
+    async def _cut_short(self) -> None:
+        """Cancel what still runs and write what can still be written."""
+        unfinished = list(self._runs)
+        self._announcer.errored(ShutdownTimeoutError([run.job for run in unfinished]))
+        for run in unfinished:
+            if run.stage == "running":
+                run.end("stop")
+        last = asyncio.get_running_loop().time() + _LAST_WRITES_SECONDS
+        await _until(last, self._runs.wait_until_none())
+
+    async def _last_words(self) -> None:
+        last = asyncio.get_running_loop().time() + _LAST_WRITES_SECONDS
+        try:
+            await _until(last, self._lease.give_back())
+        except Exception as error:
+            self._announcer.errored(error)
+
+    def _loops(self) -> list[Loop]:
+        return [
+            self._settler,
+            self._heartbeat,
+            self._lease,
+            self._dispatcher,
+            self._listener,
+            *self._watchers,
+        ]
+
+
+def retry_policy(options: Options) -> RetryPolicy:
+    """Give the retry rules of an instance."""
+    return RetryPolicy(
+        max_retries=options.max_retries,
+        base=options.base_retry_interval,
+        cap=options.max_backoff_delay,
+        jitter=options.retry_jitter,
+    )
+
+
+async def _until(deadline: float, work: Awaitable[object]) -> bool:
+    """Wait for something until the deadline, and tell whether it came about."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            await work
+    except TimeoutError:
+        return False
+    return True

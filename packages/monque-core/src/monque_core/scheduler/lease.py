@@ -1,0 +1,77 @@
+"""The instance's own lease: no two live instances share an id."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import TYPE_CHECKING
+
+from monque_core.clock import ServerClock
+from monque_core.errors import MonqueConnectionError
+from monque_core.scheduler.loop import Periodic
+
+if TYPE_CHECKING:
+    from monque_core.clock import Clock
+    from monque_core.options import Options
+    from monque_core.scheduler.announcer import Announcer
+    from monque_core.store.leases import Leases, ServerTime
+
+_LONGEST_LOOK_GAP = 0.5
+
+
+class InstanceLease(Periodic):
+    """Held from start to stop; its renewals also read the server's clock."""
+
+    def __init__(
+        self, leases: Leases, clock: Clock, options: Options, announcer: Announcer
+    ) -> None:
+        super().__init__(announcer.errored, options.heartbeat_interval)
+        self._leases = leases
+        self._clock = clock
+        self._instance_id = options.scheduler_instance_id
+        self._key = f"instance:{self._instance_id}"
+        self._holder = str(uuid.uuid4())
+        self._duration = options.stale_after
+
+    async def take(self) -> None:
+        """Take the lease; wait out a dead predecessor's, refuse a living one's."""
+        await self.check()
+        if not await self._renew():
+            raise self._taken()
+
+    async def check(self) -> None:
+        """Refuse to go on if another live instance has this id."""
+        first = await self._leases.read(self._key)
+        current = first
+        while current is not None and current.holder != self._holder and not current.is_expired:
+            if first is not None and current.expires_at > first.expires_at:
+                raise self._taken()
+            await asyncio.sleep(min(_LONGEST_LOOK_GAP, self._interval / 4))
+            current = await self._leases.read(self._key)
+
+    async def give_back(self) -> None:
+        """Let a successor with the same id start at once."""
+        await self._leases.give_back(self._key, self._holder)
+
+    async def _tick(self) -> None:
+        if not await self._renew():
+            self._report(self._taken())
+
+    async def _renew(self) -> bool:
+        reading = await self._leases.take(self._key, self._holder, self._duration)
+        if reading is None:
+            return False
+        adjust(self._clock, reading)
+        return True
+
+    def _taken(self) -> MonqueConnectionError:
+        return MonqueConnectionError(
+            f"another live instance has the id {self._instance_id!r}; "
+            "give each a scheduler_instance_id of its own, or leave it out"
+        )
+
+
+def adjust(clock: Clock, reading: ServerTime) -> None:
+    """Set the default clock by the server's; a clock of the user's is left alone."""
+    if isinstance(clock, ServerClock):
+        clock.adjust(reading.instant, reading.asked_ns, reading.answered_ns)

@@ -1,0 +1,134 @@
+"""Following the change stream while it is worth its cost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from monque_core.scheduler.loop import Loop
+from monque_core.store.changes import ChangeStreamUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from monque_core.clock import Clock
+    from monque_core.scheduler.announcer import Announcer
+    from monque_core.scheduler.dispatcher import Dispatcher
+    from monque_core.scheduler.wakeups import Wakeups
+    from monque_core.scheduler.workers import Workers
+    from monque_core.store.changes import Change, Changes, ChangeStream
+
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 10.0
+_BUSY_SECONDS = 1.0
+_OWN_WRITES = 10_000
+
+
+class Listener(Loop):
+    """Turns changes of the collection into wake-ups; polling takes over whenever it cannot."""
+
+    def __init__(
+        self,
+        changes: Changes,
+        clock: Clock,
+        workers: Workers,
+        wakeups: Wakeups,
+        dispatcher: Dispatcher,
+        announcer: Announcer,
+    ) -> None:
+        super().__init__(announcer.errored)
+        self._changes = changes
+        self._clock = clock
+        self._workers = workers
+        self._wakeups = wakeups
+        self._dispatcher = dispatcher
+        self._announcer = announcer
+        self._own: OrderedDict[object, None] = OrderedDict()
+        self._reader: asyncio.Task[None] | None = None
+        self._is_connected = False
+
+    def ignore(self, job_ids: Sequence[object]) -> None:
+        """Expect changes that were made here, and of which the dispatcher knows already."""
+        self._own.update(dict.fromkeys(job_ids[-_OWN_WRITES:]))
+        while len(self._own) > _OWN_WRITES:
+            self._own.popitem(last=False)
+
+    def follow_new_names(self) -> None:
+        """Watch for the workers as they are now."""
+        if self._reader is not None:
+            self._reader.cancel()
+
+    async def stop(self) -> None:
+        """Close the stream and end."""
+        await super().stop()
+        self._disconnect()
+
+    async def _run(self) -> None:
+        pause = _FIRST_PAUSE
+        while True:
+            await self._dispatcher.idle.wait()
+            try:
+                await self._follow()
+                pause = _FIRST_PAUSE
+            except ChangeStreamUnavailableError as error:
+                self._announcer.stream_unavailable(str(error))
+                return
+            except Exception as error:
+                self._announcer.stream_failed(error)
+                self._disconnect()
+                await asyncio.sleep(pause)
+                pause = min(_LONGEST_PAUSE, 2 * pause)
+
+    async def _follow(self) -> None:
+        """Read one stream until it is not worth it, the workers change, or it breaks."""
+        stream = await self._changes.open(self._workers.names)
+        self._reader = reader = asyncio.create_task(self._read(stream), name="monque-stream")
+        try:
+            await asyncio.wait([reader])
+        finally:
+            self._reader = None
+            self._dispatcher.see_changes(connected=False)
+            reader.cancel()
+            await asyncio.wait([reader])
+            with contextlib.suppress(Exception):
+                await stream.close()
+        if not reader.cancelled():
+            reader.result()
+
+    async def _read(self, stream: ChangeStream) -> None:
+        if not self._is_connected:
+            self._is_connected = True
+            self._announcer.stream_connected()
+        # What happened before the stream was open is only seen by a look.
+        self._dispatcher.see_changes(connected=True)
+        while await self._is_worth_it():
+            change = await stream.next()
+            if change is not None:
+                self._take(change)
+
+    async def _is_worth_it(self) -> bool:
+        """Tell whether there is idle capacity, or will be in a moment."""
+        idle = self._dispatcher.idle
+        if idle.is_set():
+            return True
+        try:
+            async with asyncio.timeout(_BUSY_SECONDS):
+                await idle.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _take(self, change: Change) -> None:
+        if change.job_id in self._own:
+            del self._own[change.job_id]
+        elif change.due_at <= self._clock.now():
+            self._wakeups.hint(change.name, 1)
+        else:
+            self._wakeups.hint_at(change.name, change.due_at)
+
+    def _disconnect(self) -> None:
+        if self._is_connected:
+            self._is_connected = False
+            self._announcer.stream_closed()

@@ -1,0 +1,72 @@
+"""The one lifecycle of everything that runs in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+_PAUSE_AFTER_FAULT = 1.0
+
+
+class Loop(ABC):
+    """A background loop: one task from start to stop, and nothing left afterwards."""
+
+    def __init__(self, report: Callable[[BaseException], None]) -> None:
+        self._report = report
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin; a loop that has been stopped can begin again."""
+        assert self._task is None, "a loop is started once"
+        self._task = asyncio.create_task(self._keep_running(), name=f"monque-{type(self).__name__}")
+
+    async def stop(self) -> None:
+        """Cancel the loop and wait until it has ended; safe to call at any time."""
+        task, self._task = self._task, None
+        if task is None:
+            return
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([task])
+
+    async def _keep_running(self) -> None:
+        while True:
+            try:
+                await self._run()
+                return
+            except Exception as error:
+                self._report(error)
+                await asyncio.sleep(_PAUSE_AFTER_FAULT)
+
+    @abstractmethod
+    async def _run(self) -> None:
+        """Do the work until cancelled; what it raises is reported and it is run again."""
+
+
+class Periodic(Loop):
+    """A background loop that does one thing every interval, and sooner after a fault."""
+
+    def __init__(self, report: Callable[[BaseException], None], interval: timedelta) -> None:
+        super().__init__(report)
+        self._interval = interval.total_seconds()
+
+    async def _run(self) -> None:
+        pause = self._interval
+        while True:
+            await asyncio.sleep(pause)
+            pause = self._interval
+            try:
+                await self._tick()
+            except Exception as error:
+                self._report(error)
+                pause = min(self._interval, _PAUSE_AFTER_FAULT)
+
+    @abstractmethod
+    async def _tick(self) -> None:
+        """Do it once."""

@@ -1,0 +1,67 @@
+"""The claims this instance holds."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from monque_core.jobs.job import AnyJob
+
+
+class Run:
+    """One claim, from the moment it is made until its outcome is written."""
+
+    __slots__ = ("claimed_at", "ended_by", "is_abandoned", "job", "stage", "started_at", "task")
+
+    def __init__(self, job: AnyJob, claimed_at: float) -> None:
+        self.job = job
+        self.claimed_at = claimed_at
+        self.started_at = 0.0
+        self.stage: Literal["waiting", "running", "settling"] = "waiting"
+        self.task: asyncio.Task[None] | None = None
+        self.ended_by: Literal["stop", "loss"] | None = None
+        self.is_abandoned = False
+        """Whether `stop()` gave up on a thread: its job is left to recovery."""
+
+    def end(self, cause: Literal["stop", "loss"]) -> None:
+        """Cancel the handler; the cause decides whether its job is handed back."""
+        self.ended_by = cause
+        if self.task is not None:
+            self.task.cancel()
+
+
+class Runs:
+    """All claims held here: waiting for a slot, running, or waiting to be written."""
+
+    def __init__(self) -> None:
+        self._held: set[Run] = set()
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    def add(self, runs: Iterable[Run]) -> None:
+        """Hold these claims from now on."""
+        self._held.update(runs)
+        if self._held:
+            self._quiet.clear()
+
+    def discard(self, run: Run) -> None:
+        """Let go of a claim."""
+        self._held.discard(run)
+        if not self._held:
+            self._quiet.set()
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(list(self._held))
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __contains__(self, run: object) -> bool:
+        return run in self._held
+
+    async def wait_until_none(self) -> None:
+        """Wait until no claim is held."""
+        await self._quiet.wait()

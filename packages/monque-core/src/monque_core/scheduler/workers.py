@@ -1,0 +1,74 @@
+"""Which handler serves which job name."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from monque_core.errors import WorkerRegistrationError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from datetime import timedelta
+
+    from monque_core.jobs.job import AnyJob
+
+    Handler: TypeAlias = Callable[[Any], Awaitable[object] | object]
+    CallNext: TypeAlias = Callable[..., Awaitable[object]]
+    Middleware: TypeAlias = Callable[[AnyJob, CallNext], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """The handler of one job name in this process."""
+
+    name: str
+    handler: Handler
+    concurrency: int
+    timeout: timedelta | None
+    is_async: bool
+
+
+class Workers:
+    """The registered workers, in no order that matters."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Worker] = {}
+
+    def add(self, worker: Worker, *, replace: bool) -> None:
+        """Register a worker; the runs of one it replaces go on."""
+        if worker.name in self._by_name and not replace:
+            raise WorkerRegistrationError(
+                worker.name,
+                f"a worker for {worker.name!r} is registered already; "
+                "pass replace=True to put this one in its place",
+            )
+        self._by_name[worker.name] = worker
+
+    def __getitem__(self, name: str) -> Worker:
+        return self._by_name[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    def __iter__(self) -> Iterator[Worker]:
+        return iter(list(self._by_name.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    @property
+    def names(self) -> list[str]:
+        """Give the job names that are served here."""
+        return list(self._by_name)
+
+
+def is_async(handler: object) -> bool:
+    """Tell whether a handler runs on the event loop rather than in a thread."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+        getattr(handler, "__call__", None)  # noqa: B004  # asked for its kind, not for callability
+    )

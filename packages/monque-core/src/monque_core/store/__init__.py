@@ -1,0 +1,1 @@
+"""What MongoDB is told: every field name, filter, update and index of monque lives here."""

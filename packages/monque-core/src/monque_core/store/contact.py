@@ -1,0 +1,38 @@
+"""Whether MongoDB has answered lately."""
+
+from __future__ import annotations
+
+import time
+
+
+class Contact:
+    """The last time MongoDB answered, and since when it has not."""
+
+    def __init__(self) -> None:
+        self._last = float("-inf")
+        self._back_since = float("-inf")
+        self.is_lost = False
+        self.outages = 0
+
+    def made(self) -> None:
+        """Note an answer."""
+        self._last = time.monotonic()
+        if self.is_lost:
+            self.is_lost = False
+            self._back_since = self._last
+
+    def lost(self) -> None:
+        """Note that MongoDB could not be reached."""
+        if not self.is_lost:
+            self.is_lost = True
+            self.outages += 1
+
+    @property
+    def age(self) -> float:
+        """Tell how many seconds ago MongoDB answered."""
+        return time.monotonic() - self._last
+
+    @property
+    def steady_for(self) -> float:
+        """Tell for how many seconds the connection has held since it was last lost."""
+        return 0.0 if self.is_lost else time.monotonic() - self._back_since

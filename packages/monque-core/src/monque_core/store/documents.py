@@ -1,0 +1,150 @@
+"""The job document: camelCase in MongoDB, `Job` in Python."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from bson import ObjectId
+
+from monque_core.durations import to_milliseconds
+from monque_core.errors import InvalidJobError
+from monque_core.jobs.job import AnyJob, Job, JobStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from monque_core.store.handle import Document
+
+_OPTIONAL = {
+    "fail_reason": "failReason",
+    "locked_at": "lockedAt",
+    "claimed_by": "claimedBy",
+    "last_heartbeat": "lastHeartbeat",
+    "heartbeat_interval": "heartbeatInterval",
+    "repeat_interval": "repeatInterval",
+    "timezone": "timezone",
+    "unique_key": "uniqueKey",
+    "claim_token": "claimToken",
+    "max_retries": "maxRetries",
+}
+
+
+def to_document(job: AnyJob) -> Document:
+    """Write a job down; what is unset is absent, never null."""
+    document: Document = {
+        "_id": job.id,
+        "name": job.name,
+        "data": job.data,
+        "status": job.status,
+        "nextRunAt": job.next_run_at,
+        "failCount": job.fail_count,
+        "createdAt": job.created_at,
+        "updatedAt": job.updated_at,
+    }
+    for attribute, field in _OPTIONAL.items():
+        value = getattr(job, attribute)
+        if value is not None:
+            document[field] = value
+    if job.claims:
+        document["claims"] = job.claims
+    if job.priority:
+        document["priority"] = job.priority
+    if job.timeout is not None:
+        document["timeoutMs"] = to_milliseconds(job.timeout)
+    return document
+
+
+def to_job(document: Mapping[str, Any], *, deduplicated: bool = False) -> AnyJob:
+    """Read a job; a stored null is unset. Raise `InvalidJobError` for what no job can be."""
+    get = document.get
+    timeout_ms = get("timeoutMs")
+    job: AnyJob = Job(
+        id=document["_id"],
+        name=get("name"),  # type: ignore[arg-type]  # checked below
+        data=get("data"),
+        status=get("status"),  # type: ignore[arg-type]  # checked below
+        next_run_at=get("nextRunAt"),  # type: ignore[arg-type]  # checked below
+        created_at=get("createdAt"),  # type: ignore[arg-type]  # checked below
+        updated_at=get("updatedAt"),  # type: ignore[arg-type]  # checked below
+        fail_count=get("failCount") or 0,
+        fail_reason=get("failReason"),
+        locked_at=get("lockedAt"),
+        claimed_by=get("claimedBy"),
+        last_heartbeat=get("lastHeartbeat"),
+        heartbeat_interval=get("heartbeatInterval"),
+        repeat_interval=get("repeatInterval"),
+        timezone=get("timezone"),
+        unique_key=get("uniqueKey"),
+        claim_token=get("claimToken"),
+        claims=get("claims") or 0,
+        priority=get("priority") or 0,
+        max_retries=get("maxRetries"),
+        timeout=None if timeout_ms is None else _milliseconds(timeout_ms),
+        deduplicated=deduplicated,
+    )
+    if not _is_sound(job):
+        _mend(job)
+    return job
+
+
+def _milliseconds(value: object) -> timedelta:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e15:
+        return timedelta(milliseconds=value)
+    raise unreadable("timeoutMs", value)
+
+
+_REQUIRED: dict[str, type] = {
+    "name": str,
+    "next_run_at": datetime,
+    "created_at": datetime,
+    "updated_at": datetime,
+    "fail_count": int,
+    "claims": int,
+    "priority": int,
+}
+_IF_SET: dict[str, type] = {"max_retries": int, "repeat_interval": str, "timezone": str}
+
+
+def _is_sound(job: AnyJob) -> bool:
+    return (
+        type(job.name) is str
+        and type(job.next_run_at) is datetime
+        and type(job.created_at) is datetime
+        and type(job.updated_at) is datetime
+        and type(job.fail_count) is int
+        and type(job.claims) is int
+        and type(job.priority) is int
+        and job.max_retries is None
+        and job.repeat_interval is None
+        and job.timezone is None
+        and job.status in JobStatus.ALL
+    )
+
+
+def _mend(job: AnyJob) -> None:
+    """Accept what other programs write a little differently; refuse what no job can be."""
+    if isinstance(job.id, ObjectId):
+        job.created_at = job.created_at or job.id.generation_time
+        job.updated_at = job.updated_at or job.created_at
+    for attribute, kind in (_REQUIRED | _IF_SET).items():
+        value = getattr(job, attribute)
+        if kind is int and isinstance(value, (int, float)) and value == int(value):
+            setattr(job, attribute, int(value))
+        elif not isinstance(value, kind) and not (value is None and attribute in _IF_SET):
+            raise unreadable(attribute, value)
+    if job.status not in JobStatus.ALL:
+        raise unreadable("status", job.status)
+
+
+def unreadable(field: str, value: object) -> InvalidJobError:
+    """Say which field keeps a document from being a job."""
+    return InvalidJobError(
+        field,
+        value,
+        f"the stored job cannot be read: {field} is {_described(value)}",
+    )
+
+
+def _described(value: object) -> str:
+    return "missing" if value is None else f"{str(value)[:50]!r} ({type(value).__name__})"

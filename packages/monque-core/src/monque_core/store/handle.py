@@ -1,0 +1,234 @@
+"""One async face over the kinds of database handle that users bring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+from bson.codec_options import CodecOptions, DatetimeConversion
+from pymongo import ReadPreference
+from pymongo.asynchronous.client_session import AsyncClientSession
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.client_session import ClientSession
+from pymongo.collection import Collection as BlockingCollection
+from pymongo.database import Database
+from pymongo.errors import ConnectionFailure
+from pymongo.read_concern import ReadConcern
+
+from monque_core.errors import MonqueConnectionError
+from monque_core.store.contact import Contact
+from monque_core.threads import ThreadPool
+
+Document: TypeAlias = dict[str, Any]
+Session: TypeAlias = AsyncClientSession | ClientSession
+R = TypeVar("R")
+
+
+class Handle:
+    """The database monque works on, driven on the event loop or from threads."""
+
+    def __init__(self, database: object) -> None:
+        native = _unwrap(database)
+        if not native.write_concern.acknowledged:
+            raise ValueError(
+                f"the database handle has write concern {native.write_concern.document}: "
+                "monque must know what was written, so w=0 cannot be used"
+            )
+        self.native: AsyncDatabase[Document] | Database[Document] = native
+        self.is_blocking = isinstance(native, Database)
+        self.contact = Contact()
+        self.codec: CodecOptions[Document] = native.codec_options.with_options(
+            document_class=dict,
+            tz_aware=True,
+            tzinfo=UTC,
+            datetime_conversion=DatetimeConversion.DATETIME_AUTO,
+        )
+        self._threads = ThreadPool("monque-mongo")
+
+    def collection(self, name: str) -> Collection:
+        """Give a collection that reads from the primary and speaks aware datetimes."""
+        return Collection(self, name)
+
+    async def command(self, command: str, **arguments: object) -> Document:
+        """Run a database command."""
+        reply: Document = await self.call(
+            self.native.command, command, codec_options=self.codec, **arguments
+        )
+        return reply
+
+    async def call(
+        self, method: Callable[..., Any], *arguments: object, **keywords: object
+    ) -> Any:  # the driver's own result, whose type its callers know
+        """Call a driver method wherever it may be called, and keep track of the connection."""
+        try:
+            if self.is_blocking:
+                result = await self._threads.submit(partial(method, *arguments, **keywords))
+            else:
+                result = await method(*arguments, **keywords)
+        except ConnectionFailure as error:
+            self.contact.lost()
+            if keywords.get("session") is not None:
+                # The caller's transaction needs the driver's labels to know what to repeat.
+                raise
+            raise MonqueConnectionError(f"MongoDB cannot be reached: {error}") from error
+        self.contact.made()
+        return result
+
+    @property
+    def socket_timeout(self) -> float | None:
+        """Tell the client's own limit on one reply, in seconds."""
+        options = self.native.client.options
+        limits = [options.timeout, options.pool_options.socket_timeout]
+        return min((limit for limit in limits if limit), default=None)
+
+    def dismiss_threads(self) -> None:
+        """End the threads of a blocking handle; later calls make new ones."""
+        self._threads.dismiss()
+
+
+class Collection:
+    """The collection methods monque uses, awaitable for every kind of handle."""
+
+    def __init__(self, handle: Handle, name: str) -> None:
+        self.name = name
+        self._handle = handle
+        native: AsyncCollection[Document] | BlockingCollection[Document]
+        native = handle.native.get_collection(
+            name,
+            codec_options=handle.codec,
+            read_preference=ReadPreference.PRIMARY,
+            read_concern=ReadConcern("local"),
+        )
+        # Both kinds have the same methods; only what they return differs.
+        self.native: Any = native
+
+    async def find(
+        self, filter: Mapping[str, object], *, session: Session | None = None, **options: object
+    ) -> list[Document]:
+        """Read all matching documents."""
+        cursor = self.native.find(filter, session=session, **options)
+        return await self._read(cursor)
+
+    async def find_one(
+        self, filter: Mapping[str, object], *, session: Session | None = None, **options: object
+    ) -> Document | None:
+        """Read one matching document."""
+        found: Document | None = await self._call("find_one", filter, session=session, **options)
+        return found
+
+    async def aggregate(self, pipeline: Sequence[Mapping[str, object]]) -> list[Document]:
+        """Read everything a pipeline yields."""
+        cursor = await self._call("aggregate", pipeline)
+        return await self._read(cursor)
+
+    async def distinct(self, key: str, filter: Mapping[str, object]) -> list[object]:
+        """Read the distinct values of a field."""
+        values: list[object] = await self._call("distinct", key, filter)
+        return values
+
+    async def insert_one(self, document: Document, session: Session | None = None) -> None:
+        """Insert one document."""
+        await self._call("insert_one", document, session=session)
+
+    async def insert_many(
+        self, documents: Sequence[Document], session: Session | None = None
+    ) -> None:
+        """Insert documents in order."""
+        await self._call("insert_many", documents, session=session)
+
+    async def update_one(
+        self, filter: Mapping[str, object], update: Mapping[str, object], **options: object
+    ) -> int:
+        """Update one document and tell how many matched."""
+        result = await self._call("update_one", filter, update, **options)
+        return int(result.matched_count)
+
+    async def update_many(
+        self, filter: Mapping[str, object], update: Mapping[str, object], **options: object
+    ) -> int:
+        """Update all matching documents and tell how many matched."""
+        result = await self._call("update_many", filter, update, **options)
+        return int(result.matched_count)
+
+    async def find_one_and_update(
+        self, filter: Mapping[str, object], update: object, **options: object
+    ) -> Document | None:
+        """Update one document and give it as it is afterwards."""
+        found: Document | None = await self._call(
+            "find_one_and_update", filter, update, return_document=True, **options
+        )
+        return found
+
+    async def bulk_write(
+        self, requests: Sequence[object], session: Session | None = None
+    ) -> tuple[int, dict[int, Any]]:
+        """Write unordered requests; tell how many matched, and the ids of upserts by position."""
+        result = await self._call("bulk_write", requests, ordered=False, session=session)
+        return int(result.matched_count), dict(result.upserted_ids or {})
+
+    async def delete_one(self, filter: Mapping[str, object], **options: object) -> int:
+        """Delete one document and tell how many were deleted."""
+        result = await self._call("delete_one", filter, **options)
+        return int(result.deleted_count)
+
+    async def delete_many(self, filter: Mapping[str, object], **options: object) -> int:
+        """Delete all matching documents and tell how many were deleted."""
+        result = await self._call("delete_many", filter, **options)
+        return int(result.deleted_count)
+
+    async def create_indexes(self, indexes: Sequence[object]) -> None:
+        """Create the indexes that are not there yet."""
+        await self._call("create_indexes", indexes)
+
+    async def watch(self, pipeline: Sequence[Mapping[str, object]], **options: object) -> Any:
+        """Open a change stream; the driver's own object, of the handle's kind."""
+        # A change stream only ever tells of what a majority has.
+        majority = self.native.with_options(read_concern=ReadConcern("majority"))
+        return await self._handle.call(majority.watch, pipeline, **options)
+
+    async def call(self, method: Callable[..., Any], *arguments: object) -> Any:
+        """Call a method of something this collection opened."""
+        return await self._handle.call(method, *arguments)
+
+    async def _read(self, cursor: Any) -> list[Document]:
+        documents: list[Document] = await self._handle.call(cursor.to_list)
+        return documents
+
+    async def _call(self, method: str, *arguments: object, **keywords: object) -> Any:
+        return await self._handle.call(getattr(self.native, method), *arguments, **keywords)
+
+
+def native_session(session: object) -> Session | None:
+    """Give PyMongo's session behind the one the caller has."""
+    if session is None or isinstance(session, (AsyncClientSession, ClientSession)):
+        return session
+    delegate = getattr(session, "delegate", None)
+    if isinstance(delegate, ClientSession):
+        return delegate
+    raise TypeError(
+        f"session must be a PyMongo or Motor client session, not {type(session).__name__}"
+    )
+
+
+def _unwrap(database: object) -> AsyncDatabase[Document] | Database[Document]:
+    if isinstance(database, (AsyncDatabase, Database)):
+        return database
+    with suppress(Exception):
+        # Attribute access on a stranger may do anything: PyMongo's own objects invent children.
+        if type(database).__module__.split(".")[0] == "motor":
+            delegate = getattr(database, "delegate", None)
+            if isinstance(delegate, Database):
+                return delegate
+    raise TypeError(
+        "db must be a PyMongo AsyncDatabase, a PyMongo Database or a Motor database, "
+        f"not {type(database).__module__}.{type(database).__qualname__}"
+        + (
+            "; call client['name'] or client.get_default_database() for a database"
+            if "Client" in type(database).__name__
+            else ""
+        )
+    )

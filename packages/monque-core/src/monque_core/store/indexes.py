@@ -1,0 +1,62 @@
+"""The indexes monque needs; every one is paid for on every change it covers, so they are partial."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pymongo import ASCENDING, DESCENDING, IndexModel
+
+from monque_core.jobs.job import JobStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from monque_core.store.handle import Document
+
+# A query is served by a partial index only if it repeats these predicates word for word.
+PENDING: Final[Document] = {"status": JobStatus.PENDING}
+PROCESSING: Final[Document] = {"status": JobStatus.PROCESSING}
+FINISHED: Final[Document] = {
+    "status": {"$in": [JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED]}
+}
+RECURRING: Final[Document] = {"repeatInterval": {"$gt": ""}}
+KEYED: Final[Document] = {
+    "uniqueKey": {"$gt": ""},
+    "status": {"$in": list(JobStatus.ACTIVE)},
+}
+
+
+def job_indexes(*, retention: bool) -> Sequence[IndexModel]:
+    """Give the indexes of the jobs collection, with the one for retention if that is on."""
+    indexes = [
+        IndexModel(
+            [("name", ASCENDING), ("priority", DESCENDING), ("nextRunAt", ASCENDING)],
+            name="monque_py_claim",
+            partialFilterExpression=PENDING,
+        ),
+        IndexModel(
+            [("heartbeatInterval", ASCENDING), ("lastHeartbeat", ASCENDING)],
+            name="monque_py_processing",
+            partialFilterExpression=PROCESSING,
+        ),
+        IndexModel(
+            [("name", ASCENDING), ("uniqueKey", ASCENDING)],
+            name="monque_py_unique",
+            unique=True,
+            partialFilterExpression=KEYED,
+        ),
+        IndexModel(
+            [("name", ASCENDING)],
+            name="monque_py_recurring",
+            partialFilterExpression=RECURRING,
+        ),
+    ]
+    if retention:
+        indexes.append(
+            IndexModel(
+                [("status", ASCENDING), ("updatedAt", ASCENDING)],
+                name="monque_py_retention",
+                partialFilterExpression=FINISHED,
+            )
+        )
+    return indexes

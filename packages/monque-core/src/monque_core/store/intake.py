@@ -1,0 +1,136 @@
+"""Putting one-off jobs into the collection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pymongo import UpdateOne
+from pymongo.errors import BulkWriteError, DuplicateKeyError
+
+from monque_core.errors import MonqueError
+from monque_core.store.documents import to_document, to_job
+from monque_core.store.indexes import KEYED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from monque_core.jobs.job import AnyJob
+    from monque_core.store.handle import Collection, Document, Session
+
+BATCH_SIZE = 1000
+_DUPLICATE_KEY = 11000
+_ATTEMPTS = 100
+
+
+class Intake:
+    """Where new jobs enter the jobs collection."""
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+
+    async def insert(self, jobs: Sequence[AnyJob], session: Session | None) -> None:
+        """Insert jobs without keys, in order."""
+        if len(jobs) == 1:
+            await self._collection.insert_one(to_document(jobs[0]), session)
+            return
+        for batch in in_batches(jobs, BATCH_SIZE):
+            await self._collection.insert_many([to_document(job) for job in batch], session)
+
+    async def insert_unique(self, job: AnyJob, session: Session | None) -> AnyJob:
+        """Insert a job with a key, or give the active one that has it already."""
+        for _ in range(_ATTEMPTS):
+            try:
+                document = await self._collection.find_one_and_update(
+                    active_with_key(job),
+                    {"$setOnInsert": to_document(job)},
+                    upsert=True,
+                    session=session,
+                )
+            except DuplicateKeyError:
+                if session is not None:
+                    # The transaction is aborted: only its owner can begin it again.
+                    raise
+                continue
+            assert document is not None
+            if document["_id"] == job.id:
+                return job
+            return to_job(document, deduplicated=True)
+        raise _contention(job)
+
+    async def insert_many_unique(
+        self, jobs: Sequence[AnyJob], session: Session | None
+    ) -> list[AnyJob]:
+        """Insert jobs with keys; where a key is taken, give the active job that has it."""
+        results: list[AnyJob] = []
+        for batch in in_batches(jobs, BATCH_SIZE):
+            results += await self._insert_batch_unique(batch, session)
+        return results
+
+    async def _insert_batch_unique(
+        self, jobs: Sequence[AnyJob], session: Session | None
+    ) -> list[AnyJob]:
+        results: dict[int, AnyJob] = {}
+        missing = dict(enumerate(jobs))
+        for _ in range(_ATTEMPTS):
+            inserted = await self._upsert(list(missing.values()), session)
+            for position, job in list(missing.items()):
+                if job.id in inserted:
+                    results[position] = missing.pop(position)
+            if missing:
+                active = await self._active(list(missing.values()), session)
+                for position, job in list(missing.items()):
+                    if job.unique_key in active:
+                        del missing[position]
+                        results[position] = active[job.unique_key]
+            if not missing:
+                return [results[position] for position in range(len(jobs))]
+        raise _contention(next(iter(missing.values())))
+
+    async def _upsert(self, jobs: Sequence[AnyJob], session: Session | None) -> set[object]:
+        requests = [
+            UpdateOne(active_with_key(job), {"$setOnInsert": to_document(job)}, upsert=True)
+            for job in jobs
+        ]
+        try:
+            _, upserted = await self._collection.bulk_write(requests, session)
+        except BulkWriteError as error:
+            failures = error.details.get("writeErrors", [])
+            lost_races = all(failure["code"] == _DUPLICATE_KEY for failure in failures)
+            if session is not None or not failures or not lost_races:
+                raise
+            return {entry["_id"] for entry in error.details.get("upserted", [])}
+        return set(upserted.values())
+
+    async def _active(
+        self, jobs: Sequence[AnyJob], session: Session | None
+    ) -> dict[str | None, AnyJob]:
+        keys = list({job.unique_key for job in jobs})
+        documents = await self._collection.find(
+            {"name": jobs[0].name, **KEYED, "uniqueKey": {"$in": keys, **KEYED["uniqueKey"]}},
+            session=session,
+        )
+        return {
+            document["uniqueKey"]: to_job(document, deduplicated=True) for document in documents
+        }
+
+
+def active_with_key(job: AnyJob) -> Document:
+    """Match the pending or processing job that has this job's name and key."""
+    return {
+        "name": job.name,
+        **KEYED,
+        "uniqueKey": {"$eq": job.unique_key, **KEYED["uniqueKey"]},
+    }
+
+
+def in_batches(jobs: Sequence[AnyJob], size: int) -> Iterator[Sequence[AnyJob]]:
+    """Cut a sequence into pieces of at most this size."""
+    for start in range(0, len(jobs), size):
+        yield jobs[start : start + size]
+
+
+def _contention(job: AnyJob) -> MonqueError:
+    return MonqueError(
+        f"unique key {job.unique_key!r} of {job.name!r} could not be settled in {_ATTEMPTS} "
+        "attempts: it is being taken and freed faster than it can be read; try again"
+    )

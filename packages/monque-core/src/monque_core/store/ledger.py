@@ -1,0 +1,212 @@
+"""Keeping claims alive and writing down how they end."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import UTC
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from bson import ObjectId
+from pymongo import UpdateMany
+from pymongo.errors import DuplicateKeyError
+
+from monque_core.jobs.job import AnyJob, Job, JobStatus
+from monque_core.jobs.outcome import Completed, OccurrenceFailed, Outcome, Released, Retrying
+from monque_core.store.documents import to_document, to_job
+from monque_core.store.transitions import (
+    Owner,
+    Transition,
+    complete,
+    held,
+    release,
+    renew,
+    settle,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from monque_core.store.handle import Collection, Document
+
+_STATE_FIELDS = {
+    "status": 1,
+    "claimedBy": 1,
+    "claimToken": 1,
+    "failCount": 1,
+    "nextRunAt": 1,
+    "repeatInterval": 1,
+    "timezone": 1,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """The outcome of one claim, to be written down."""
+
+    job: AnyJob
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Rescheduled:
+    """The schedule was changed while the job ran: its next tick must be reckoned again."""
+
+    repeat_interval: str | None
+    timezone: str | None
+
+
+Verdict: TypeAlias = Literal["written", "lost"] | Rescheduled
+
+
+class Ledger:
+    """The processing side of the jobs collection."""
+
+    def __init__(self, collection: Collection, owner: Owner) -> None:
+        self._collection = collection
+        self._owner = owner
+
+    async def renew(self, jobs: Sequence[AnyJob], now: datetime) -> set[tuple[ObjectId, object]]:
+        """Keep claims alive; give (id, token) of those that are no longer ours."""
+        step = renew(jobs, self._owner, now)
+        if await self._collection.update_many(step.filter, step.update) == len(jobs):
+            return set()
+        found = await self._collection.find(held(jobs, self._owner), projection={"claimToken": 1})
+        kept = {(document["_id"], document["claimToken"]) for document in found}
+        return {(job.id, job.claim_token) for job in jobs} - kept
+
+    async def settle(self, settlements: Sequence[Settlement], now: datetime) -> list[Verdict]:
+        """Write outcomes in one round trip, and say for each what became of it."""
+        verdicts: dict[int, Verdict] = {}
+        grouped: list[Settlement] = []
+        for settlement in settlements:
+            if isinstance(settlement.outcome, OccurrenceFailed):
+                verdict = await self._settle_occurrence(settlement.job, settlement.outcome, now)
+                verdicts[id(settlement)] = verdict
+            else:
+                grouped.append(settlement)
+        verdicts.update(await self._settle_group(grouped, now))
+        return [verdicts[id(settlement)] for settlement in settlements]
+
+    async def _settle_group(
+        self, settlements: Sequence[Settlement], now: datetime
+    ) -> dict[int, Verdict]:
+        if not settlements:
+            return {}
+        steps = list(_steps(settlements, self._owner, now))
+        requests = [UpdateMany(step.filter, step.update) for step in steps]
+        matched, _ = await self._collection.bulk_write(requests)
+        if matched == len(settlements):
+            return {id(settlement): "written" for settlement in settlements}
+        states = await self._states([settlement.job.id for settlement in settlements])
+        return {
+            id(settlement): _judge(settlement, states.get(settlement.job.id), self._owner)
+            for settlement in settlements
+        }
+
+    async def _settle_occurrence(
+        self, job: AnyJob, outcome: OccurrenceFailed, now: datetime
+    ) -> Verdict:
+        """Leave the failed occurrence behind, then move the schedule on.
+
+        The copy's id follows from the occurrence, so that whoever repeats this after a crash
+        between the two writes makes no second one.
+        """
+        if not await self._is_held(job, now):
+            states = await self._states([job.id])
+            return _judge(Settlement(job, outcome), states.get(job.id), self._owner)
+        try:
+            await self._collection.insert_one(to_document(_failed_copy(job, outcome.reason, now)))
+        except DuplicateKeyError:
+            pass
+        settled = await self._settle_group([Settlement(job, outcome)], now)
+        return next(iter(settled.values()))
+
+    async def _is_held(self, job: AnyJob, now: datetime) -> bool:
+        step = renew([job], self._owner, now)
+        return await self._collection.update_one(step.filter, step.update) == 1
+
+    async def _states(self, ids: Sequence[ObjectId]) -> dict[ObjectId, Document]:
+        documents = await self._collection.find(
+            {"_id": {"$in": list(ids)}}, projection=_STATE_FIELDS
+        )
+        return {document["_id"]: document for document in documents}
+
+    async def get(self, job_id: ObjectId) -> AnyJob | None:
+        """Read one job."""
+        document = await self._collection.find_one({"_id": job_id})
+        return None if document is None else to_job(document)
+
+
+def _steps(settlements: Iterable[Settlement], owner: Owner, now: datetime) -> Iterable[Transition]:
+    """Pair the ids of each claim with its one token, so that no run settles another's claim."""
+    completed: defaultdict[object, list[ObjectId]] = defaultdict(list)
+    released: defaultdict[object, list[ObjectId]] = defaultdict(list)
+    for settlement in settlements:
+        job, outcome = settlement.job, settlement.outcome
+        if isinstance(outcome, Completed):
+            completed[job.claim_token].append(job.id)
+        elif isinstance(outcome, Released):
+            released[job.claim_token].append(job.id)
+        else:
+            yield settle(job, outcome, owner, now)
+    for token, ids in completed.items():
+        yield complete(ids, token, owner, now)
+    for token, ids in released.items():
+        yield release(ids, token, owner, now)
+
+
+def _judge(settlement: Settlement, state: Document | None, owner: Owner) -> Verdict:
+    """Tell a lost reply from a lost claim by what is stored now."""
+    job = settlement.job
+    if state is None or state.get("claimToken") != job.claim_token:
+        return "lost"
+    if state["status"] == JobStatus.PROCESSING:
+        if state.get("claimedBy") != owner.instance_id:
+            return "lost"
+        return Rescheduled(state.get("repeatInterval"), state.get("timezone"))
+    if _was_put_back(settlement, state):
+        return "lost"
+    return "written"
+
+
+def _was_put_back(settlement: Settlement, state: Document) -> bool:
+    """Tell whether someone else returned the job to the queue and left our token on it.
+
+    Instances that know nothing of tokens do that when they recover stale jobs.
+    """
+    if isinstance(settlement.outcome, Released) or state["status"] != JobStatus.PENDING:
+        return False
+    if isinstance(settlement.outcome, Completed):
+        return True
+    job = settlement.job
+    unchanged = state.get("nextRunAt") == job.next_run_at
+    if isinstance(settlement.outcome, Retrying):
+        unchanged = unchanged and (state.get("failCount") or 0) == job.fail_count
+    return unchanged
+
+
+def _failed_copy(job: AnyJob, reason: str, now: datetime) -> AnyJob:
+    return Job(
+        id=_occurrence_id(job),
+        name=job.name,
+        data=job.data,
+        status=JobStatus.FAILED,
+        next_run_at=job.next_run_at,
+        created_at=now,
+        updated_at=now,
+        fail_count=job.fail_count + 1,
+        fail_reason=reason,
+        priority=job.priority,
+        max_retries=job.max_retries,
+        timeout=job.timeout,
+    )
+
+
+def _occurrence_id(job: AnyJob) -> ObjectId:
+    seconds = int(job.next_run_at.astimezone(UTC).timestamp())
+    stamp = (seconds & 0xFFFFFFFF).to_bytes(4, "big")
+    identity = f"{job.id}:{job.next_run_at.isoformat()}".encode()
+    return ObjectId(stamp + hashlib.sha256(identity).digest()[:8])

@@ -1,0 +1,186 @@
+"""Looking for due jobs and claiming them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bson import ObjectId
+from pymongo.errors import OperationFailure
+
+from monque_core.errors import InvalidJobError
+from monque_core.store.documents import to_job, unreadable
+from monque_core.store.indexes import PENDING, PROCESSING
+from monque_core.store.transitions import CLAIM_ORDER, Owner, claim, due, set_aside
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from monque_core.jobs.job import AnyJob
+    from monque_core.store.handle import Collection, Document
+
+_CANDIDATE_FIELDS = {"name": 1, "claims": 1, "failCount": 1}
+_TYPE_MISMATCH = 14
+_WEED_LIMIT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A due job that a look has seen; whether it can be had, only the claim tells."""
+
+    id: object
+    name: str
+    interrupted: bool
+    problem: InvalidJobError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A document in the queue that is no job, and was set aside as failed."""
+
+    id: object
+    error: InvalidJobError
+
+
+class Queue:
+    """The pending side of the jobs collection."""
+
+    def __init__(self, collection: Collection, owner: Owner) -> None:
+        self._collection = collection
+        self._owner = owner
+
+    async def look(self, names: Sequence[str], limit: int, now: datetime) -> list[Candidate]:
+        """See the first due jobs of all these names together, in one cheap query."""
+        documents = await self._collection.find(
+            {"name": _one_of(names), **due(now)},
+            projection=_CANDIDATE_FIELDS,
+            sort=CLAIM_ORDER,
+            limit=limit,
+        )
+        return [_candidate(document) for document in documents]
+
+    async def look_at_each(self, limits: Mapping[str, int], now: datetime) -> list[Candidate]:
+        """See the first due jobs of each name, so that no name hides another; still one query."""
+        branches = [_first_due(name, limit, now) for name, limit in limits.items()]
+        pipeline = branches[0] + [
+            {"$unionWith": {"coll": self._collection.name, "pipeline": branch}}
+            for branch in branches[1:]
+        ]
+        return [_candidate(document) for document in await self._collection.aggregate(pipeline)]
+
+    async def upcoming(
+        self, names: Sequence[str], after: datetime, until: datetime, limit: int
+    ) -> list[tuple[str, datetime]]:
+        """See which of these names become due when, soonest first."""
+        documents = await self._collection.find(
+            {"name": _one_of(names), **PENDING, "nextRunAt": {"$gt": after, "$lte": until}},
+            projection={"_id": 0, "name": 1, "nextRunAt": 1},
+            sort=[("nextRunAt", 1)],
+            limit=limit,
+        )
+        return [(document["name"], document["nextRunAt"]) for document in documents]
+
+    async def claim_first(
+        self, name: str, token: ObjectId, now: datetime
+    ) -> AnyJob | Unreadable | None:
+        """Claim the first due job of a name in a single operation."""
+        try:
+            return await self._claim_single({"name": name}, token, now)
+        except OperationFailure as error:
+            if error.code != _TYPE_MISMATCH:
+                raise
+            return await self._weed_out(name, now)
+
+    async def claim_one(
+        self, candidate: Candidate, token: ObjectId, now: datetime
+    ) -> AnyJob | Unreadable | None:
+        """Claim this job by itself."""
+        return await self._claim_single({"_id": candidate.id}, token, now)
+
+    async def claim_batch(
+        self, candidates: Sequence[Candidate], token: ObjectId, now: datetime
+    ) -> list[AnyJob | Unreadable]:
+        """Claim as many of these as are still to be had."""
+        ids = [candidate.id for candidate in candidates]
+        step = claim({"_id": {"$in": ids}}, self._owner, token, now)
+        if not await self._collection.update_many(step.filter, step.update):
+            return []
+        return await self.claimed_with(token, ids)
+
+    async def claimed_with(
+        self, token: ObjectId, ids: Sequence[object] | None = None
+    ) -> list[AnyJob | Unreadable]:
+        """Read back what a token has claimed; the only proof that a claim was made."""
+        mine: Document = {
+            **PROCESSING,
+            "claimedBy": self._owner.instance_id,
+            "claimToken": token,
+        }
+        if ids is not None:
+            mine["_id"] = {"$in": ids}
+        documents = await self._collection.find(mine)
+        jobs = [await self._read(document) for document in documents]
+        # An index on _id returns them by age; runs start in the order of the claim.
+        jobs.sort(key=_claim_rank)
+        return jobs
+
+    async def has_due(self, names: Sequence[str], now: datetime) -> bool:
+        """Tell whether anything of these names could be claimed now."""
+        return bool(await self.look(names, 1, now))
+
+    async def set_aside(self, job_id: object, error: InvalidJobError, now: datetime) -> Unreadable:
+        """Fail a document that cannot be read as a job, so that it is met only once."""
+        step = set_aside(job_id, str(error), now)
+        await self._collection.update_one(step.filter, step.update)
+        return Unreadable(job_id, error)
+
+    async def _weed_out(self, name: str, now: datetime) -> Unreadable | None:
+        """Set aside the document whose claims cannot be counted."""
+        for candidate in await self.look([name], _WEED_LIMIT, now):
+            if candidate.problem is not None:
+                return await self.set_aside(candidate.id, candidate.problem, now)
+        return None
+
+    async def _claim_single(
+        self, selection: Document, token: ObjectId, now: datetime
+    ) -> AnyJob | Unreadable | None:
+        step = claim(selection, self._owner, token, now)
+        document = await self._collection.find_one_and_update(
+            step.filter, step.update, sort=CLAIM_ORDER
+        )
+        return None if document is None else await self._read(document)
+
+    async def _read(self, document: Document) -> AnyJob | Unreadable:
+        try:
+            return to_job(document)
+        except InvalidJobError as error:
+            return await self.set_aside(document["_id"], error, document["lockedAt"])
+
+
+def _one_of(names: Sequence[str]) -> Any:
+    return names[0] if len(names) == 1 else {"$in": list(names)}
+
+
+def _first_due(name: str, limit: int, now: datetime) -> list[Document]:
+    return [
+        {"$match": {"name": name, **due(now)}},
+        {"$sort": dict(CLAIM_ORDER)},
+        {"$limit": limit},
+        {"$project": _CANDIDATE_FIELDS},
+    ]
+
+
+def _candidate(document: Document) -> Candidate:
+    claims, fail_count = document.get("claims") or 0, document.get("failCount") or 0
+    for field, value in (("claims", claims), ("failCount", fail_count)):
+        if not isinstance(value, (int, float)):
+            problem = unreadable(field, value)
+            return Candidate(document["_id"], document["name"], interrupted=False, problem=problem)
+    return Candidate(document["_id"], document["name"], interrupted=claims > fail_count)
+
+
+def _claim_rank(job: AnyJob | Unreadable) -> tuple[int, Any]:
+    if isinstance(job, Unreadable):
+        return (0, 0)
+    return (1, (-job.priority, job.next_run_at))

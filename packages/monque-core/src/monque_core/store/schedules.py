@@ -1,0 +1,105 @@
+"""Recurring jobs: stored once, changed in place, removed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from monque_core.errors import MonqueError
+from monque_core.jobs.job import JobStatus
+from monque_core.jobs.payload import schedule_key
+from monque_core.store.documents import to_job
+from monque_core.store.indexes import RECURRING
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from bson.codec_options import CodecOptions
+
+    from monque_core.jobs.job import AnyJob
+    from monque_core.store.handle import Collection, Document, Session
+    from monque_core.store.intake import Intake
+
+_ATTEMPTS = 100
+
+
+class Schedules:
+    """The recurring part of the jobs collection."""
+
+    def __init__(self, collection: Collection, intake: Intake, codec: CodecOptions[Any]) -> None:
+        self._collection = collection
+        self._intake = intake
+        self._codec = codec
+
+    async def put(self, wanted: AnyJob, session: Session | None) -> AnyJob:
+        """Store a schedule; where its key has one already, bring that up to date."""
+        for _ in range(_ATTEMPTS):
+            stored = await self._intake.insert_unique(wanted, session)
+            if not stored.deduplicated or self._is_same(stored, wanted):
+                return stored
+            updated = await self._collection.find_one_and_update(
+                _unchanged(stored), {"$set": _changes(stored, wanted)}, session=session
+            )
+            if updated is not None:
+                return to_job(updated, deduplicated=True)
+        raise MonqueError(
+            f"the schedule of {wanted.name!r} keeps changing while it is being changed; try again"
+        )
+
+    async def remove(self, name: str, unique_key: str | None, now: datetime) -> int:
+        """Remove schedules; one that is running ends as an ordinary job."""
+        chosen: Document = {"name": name, **RECURRING}
+        if unique_key is not None:
+            chosen["uniqueKey"] = unique_key
+        removed = 0
+        while True:
+            deleted = await self._collection.delete_many({**chosen, "status": JobStatus.PENDING})
+            stripped = await self._collection.update_many(
+                {**chosen, "status": JobStatus.PROCESSING},
+                {"$unset": {"repeatInterval": "", "timezone": ""}, "$set": {"updatedAt": now}},
+            )
+            if not deleted and not stripped:
+                return removed
+            # One may have gone from processing to pending between the two: look again.
+            removed += deleted + stripped
+
+    def _is_same(self, stored: AnyJob, wanted: AnyJob) -> bool:
+        return stored.priority == wanted.priority and self._digest(stored) == self._digest(wanted)
+
+    def _digest(self, job: AnyJob) -> str:
+        return schedule_key(job.repeat_interval or "", job.timezone or "UTC", job.data, self._codec)
+
+
+def _unchanged(job: AnyJob) -> Document:
+    """Match the job only as it was read, so that two changes never mix."""
+    condition: Document = {
+        "_id": job.id,
+        "status": job.status,
+        "repeatInterval": job.repeat_interval,
+        "timezone": job.timezone,
+    }
+    if job.status == JobStatus.PENDING:
+        condition["nextRunAt"] = job.next_run_at
+    return condition
+
+
+def _changes(stored: AnyJob, wanted: AnyJob) -> Document:
+    changes: Document = {
+        "repeatInterval": wanted.repeat_interval,
+        "timezone": wanted.timezone,
+        "data": wanted.data,
+        "priority": wanted.priority,
+        "updatedAt": wanted.updated_at,
+    }
+    if stored.status == JobStatus.PENDING and _moves(stored, wanted):
+        tick = wanted.next_run_at
+        # An ordinary job that becomes a schedule still has its own run to do.
+        due_at = tick if stored.is_recurring else min(tick, stored.next_run_at)
+        changes |= {"nextRunAt": due_at, "failCount": 0, "claims": 0}
+    return changes
+
+
+def _moves(stored: AnyJob, wanted: AnyJob) -> bool:
+    return (stored.repeat_interval, stored.timezone or "UTC") != (
+        wanted.repeat_interval,
+        wanted.timezone or "UTC",
+    )

@@ -1,0 +1,75 @@
+"""Finding the jobs of instances that died, and taking them back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from bson import ObjectId
+
+from monque_core.errors import InvalidJobError
+from monque_core.store.documents import to_job
+from monque_core.store.indexes import PROCESSING
+from monque_core.store.staleness import stale
+from monque_core.store.transitions import Owner, adopt, revive, set_aside
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime, timedelta
+
+    from monque_core.jobs.job import AnyJob
+    from monque_core.store.handle import Collection, Document
+
+
+@dataclass(frozen=True, slots=True)
+class StaleBatch:
+    """Stale jobs as one look found them, with the condition that they must still meet."""
+
+    jobs: Sequence[AnyJob]
+    unreadable: Sequence[InvalidJobError]
+    condition: Document
+
+
+class StaleJobs:
+    """The abandoned part of the processing jobs."""
+
+    def __init__(self, collection: Collection, owner: Owner, lock_timeout: timedelta) -> None:
+        self._collection = collection
+        self._owner = owner
+        self._lock_timeout = lock_timeout
+
+    async def find(self, now: datetime, limit: int) -> StaleBatch:
+        """See abandoned jobs; documents that are no jobs are failed on the way."""
+        intervals = await self._collection.distinct("heartbeatInterval", PROCESSING)
+        condition = stale(intervals, now, self._lock_timeout)
+        jobs: list[AnyJob] = []
+        unreadable: list[InvalidJobError] = []
+        for document in await self._collection.find(condition, limit=limit):
+            try:
+                jobs.append(to_job(document))
+            except InvalidJobError as error:
+                step = set_aside(document["_id"], str(error), now)
+                await self._collection.update_one({**condition, **step.filter}, step.update)
+                unreadable.append(error)
+        return StaleBatch(jobs, unreadable, condition)
+
+    async def revive(self, batch: StaleBatch, jobs: Sequence[AnyJob], now: datetime) -> int:
+        """Make these jobs of the batch pending again, and tell how many were."""
+        step = revive([job.id for job in jobs], batch.condition, now)
+        return await self._collection.update_many(step.filter, step.update)
+
+    async def adopt(self, batch: StaleBatch, job: AnyJob, now: datetime) -> AnyJob | None:
+        """Take over the claim of one job of the batch, or None if it is no longer to be had."""
+        token = ObjectId()
+        step = adopt(job, batch.condition, self._owner, token, now)
+        if not await self._collection.update_one(step.filter, step.update):
+            return None
+        return replace(
+            job,
+            claimed_by=self._owner.instance_id,
+            claim_token=token,
+            locked_at=now,
+            last_heartbeat=now,
+            heartbeat_interval=self._owner.heartbeat_ms,
+            updated_at=now,
+        )

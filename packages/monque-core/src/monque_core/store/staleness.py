@@ -1,0 +1,44 @@
+"""When a claim counts as abandoned."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from monque_core.jobs.job import JobStatus
+from monque_core.options import STALE_AFTER_HEARTBEATS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from monque_core.store.handle import Document
+
+_LONGEST_INTERVAL_MS = timedelta(days=365) // timedelta(milliseconds=1)
+
+
+def stale(intervals: Iterable[object], now: datetime, lock_timeout: timedelta) -> Document:
+    """Match claims silent for three of their own heartbeats, or locked too long if none is known.
+
+    `intervals` are the heartbeat intervals found on claimed jobs. Spelled out one by one, they
+    give the index exact bounds, and garbage among them cannot fail the query as `$expr` would.
+    """
+    known = sorted({value for value in intervals if _is_interval(value)})
+    locked_too_long = {"lockedAt": {"$lt": now - lock_timeout}}
+    branches: list[Document] = []
+    for interval_ms in known:
+        silence = STALE_AFTER_HEARTBEATS * timedelta(milliseconds=interval_ms)
+        branches += [
+            {"heartbeatInterval": interval_ms, "lastHeartbeat": {"$lt": now - silence}},
+            {
+                "heartbeatInterval": interval_ms,
+                "lastHeartbeat": {"$not": {"$type": "date"}},
+                **locked_too_long,
+            },
+        ]
+    branches.append({"heartbeatInterval": {"$nin": known}, **locked_too_long})
+    return {"status": JobStatus.PROCESSING, "$or": branches}
+
+
+def _is_interval(value: object) -> bool:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and 0 < value <= _LONGEST_INTERVAL_MS  # type: ignore[operator]  # a number

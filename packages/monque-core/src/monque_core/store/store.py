@@ -1,0 +1,75 @@
+"""Everything monque keeps in MongoDB, behind one door."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from pymongo.errors import PyMongoError
+
+from monque_core.durations import to_milliseconds
+from monque_core.errors import MonqueConnectionError
+from monque_core.store.changes import Changes
+from monque_core.store.handle import Handle
+from monque_core.store.indexes import job_indexes
+from monque_core.store.intake import Intake
+from monque_core.store.leases import Leases, ServerTime
+from monque_core.store.ledger import Ledger
+from monque_core.store.queue import Queue
+from monque_core.store.retention import Finished
+from monque_core.store.schedules import Schedules
+from monque_core.store.stale_jobs import StaleJobs
+from monque_core.store.transitions import Owner
+
+if TYPE_CHECKING:
+    from monque_core.options import Options
+
+_MONGODB_6_0_WIRE_VERSION = 17
+
+
+class Store:
+    """The collections of one instance."""
+
+    def __init__(self, database: object, options: Options) -> None:
+        self._handle = Handle(database)
+        self._options = options
+        owner = Owner(options.scheduler_instance_id, to_milliseconds(options.heartbeat_interval))
+        self._jobs = jobs = self._handle.collection(options.collection_name)
+        self.codec = self._handle.codec
+        self.contact = self._handle.contact
+        self.intake = Intake(jobs)
+        self.schedules = Schedules(jobs, self.intake, self.codec)
+        self.queue = Queue(jobs, owner)
+        self.ledger = Ledger(jobs, owner)
+        self.stale_jobs = StaleJobs(jobs, owner, options.lock_timeout)
+        self.finished = Finished(jobs)
+        self.leases = Leases(self._handle.collection(f"{options.collection_name}_meta"))
+        self.changes = Changes(
+            jobs,
+            blocking=self._handle.is_blocking,
+            socket_timeout=self._handle.socket_timeout,
+        )
+
+    async def prepare(self) -> ServerTime:
+        """Check the server, create the indexes, and read the server's clock."""
+        try:
+            asked_ns = time.monotonic_ns()
+            hello = await self._handle.command("hello")
+            server_time = ServerTime(hello["localTime"], asked_ns, time.monotonic_ns())
+            if hello["maxWireVersion"] < _MONGODB_6_0_WIRE_VERSION:
+                version = (await self._handle.command("buildInfo"))["version"]
+                raise MonqueConnectionError(
+                    f"MongoDB 6.0 or newer is needed; this server is {version}"
+                )
+            if not self._options.skip_index_creation:
+                retention = self._options.job_retention is not None
+                await self._jobs.create_indexes(job_indexes(retention=retention))
+        except PyMongoError as error:
+            raise MonqueConnectionError(
+                f"the collection {self._options.collection_name!r} cannot be prepared: {error}"
+            ) from error
+        return server_time
+
+    def dismiss_threads(self) -> None:
+        """End the threads that a blocking handle needed."""
+        self._handle.dismiss_threads()

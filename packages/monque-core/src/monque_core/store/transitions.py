@@ -1,0 +1,219 @@
+"""Every way a job changes status, each as the filter and the update that do it.
+
+pending → processing (claim) → completed, failed, or pending again; nothing else writes a status.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from monque_core.jobs.job import JobStatus
+from monque_core.jobs.outcome import (
+    Advanced,
+    Completed,
+    Failed,
+    OccurrenceFailed,
+    Outcome,
+    Released,
+    Retrying,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from bson import ObjectId
+
+    from monque_core.jobs.job import AnyJob
+    from monque_core.store.handle import Document
+
+CLAIM_ORDER: Final = [("priority", -1), ("nextRunAt", 1)]
+_CLAIM_FIELDS: Final = ("lockedAt", "claimedBy", "lastHeartbeat", "heartbeatInterval")
+_DROP_CLAIM: Final = dict.fromkeys(_CLAIM_FIELDS, "")
+_DROP_CLAIM_AND_REASON: Final = {**_DROP_CLAIM, "failReason": ""}
+_DROP_CLAIM_AND_TOKEN: Final = {**_DROP_CLAIM, "claimToken": ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One conditional write."""
+
+    filter: Document
+    update: Document
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who claims, and how often it promises to show that it lives."""
+
+    instance_id: str
+    heartbeat_ms: int
+
+
+def due(now: datetime) -> Document:
+    """Match what may be claimed now."""
+    return {
+        "status": JobStatus.PENDING,
+        "nextRunAt": {"$lte": now},
+        "claimedBy": None,
+    }
+
+
+def claim(selection: Document, owner: Owner, token: ObjectId, now: datetime) -> Transition:
+    """Take due jobs among the selected: pending → processing."""
+    return Transition(
+        {**selection, **due(now)},
+        {"$set": _claimed(owner, token, now), "$inc": {"claims": 1}},
+    )
+
+
+def adopt(job: AnyJob, stale: Document, owner: Owner, token: ObjectId, now: datetime) -> Transition:
+    """Take over a stale claim, uncounted, in order to settle it: processing → processing."""
+    return Transition(
+        {"_id": job.id, "claimToken": job.claim_token, **stale},
+        {"$set": _claimed(owner, token, now)},
+    )
+
+
+def revive(ids: Sequence[object], stale: Document, now: datetime) -> Transition:
+    """Give stale jobs back to the queue, still counted: processing → pending.
+
+    The token goes too: a run that wakes up later must not take this for its own outcome.
+    """
+    return Transition(
+        {"_id": {"$in": ids}, **stale},
+        {
+            "$set": {"status": JobStatus.PENDING, "updatedAt": now},
+            "$unset": _DROP_CLAIM_AND_TOKEN,
+        },
+    )
+
+
+def renew(jobs: Sequence[AnyJob], owner: Owner, now: datetime) -> Transition:
+    """Keep claims alive: processing → processing."""
+    return Transition(
+        held(jobs, owner),
+        {"$set": {"lastHeartbeat": now, "lockedAt": now, "updatedAt": now}},
+    )
+
+
+def held(jobs: Sequence[AnyJob], owner: Owner) -> Document:
+    """Match those of the jobs that still belong to their claims."""
+    return {
+        "_id": {"$in": [job.id for job in jobs]},
+        "status": JobStatus.PROCESSING,
+        "claimedBy": owner.instance_id,
+        "claimToken": {"$in": list({job.claim_token for job in jobs})},
+    }
+
+
+def complete(ids: Sequence[object], token: object, owner: Owner, now: datetime) -> Transition:
+    """Finish one-off jobs of one claim: processing → completed."""
+    return Transition(
+        _fence({"$in": ids}, token, owner),
+        {
+            "$set": {"status": JobStatus.COMPLETED, "updatedAt": now},
+            "$unset": _DROP_CLAIM_AND_REASON,
+        },
+    )
+
+
+def release(ids: Sequence[object], token: object, owner: Owner, now: datetime) -> Transition:
+    """Hand back claims as if they had never been made: processing → pending."""
+    return Transition(
+        _fence({"$in": ids}, token, owner),
+        {
+            "$set": {"status": JobStatus.PENDING, "updatedAt": now},
+            "$unset": _DROP_CLAIM,
+            "$inc": {"claims": -1},
+        },
+    )
+
+
+def settle(job: AnyJob, outcome: Outcome, owner: Owner, now: datetime) -> Transition:
+    """Write one outcome: processing → completed, failed or pending."""
+    match outcome:
+        case Completed():
+            return complete([job.id], job.claim_token, owner, now)
+        case Released():
+            return release([job.id], job.claim_token, owner, now)
+        case Retrying(reason, at):
+            changes = {"failCount": job.fail_count + 1, "failReason": reason, "nextRunAt": at}
+            return _end(job, owner, now, JobStatus.PENDING, changes, _DROP_CLAIM)
+        case Failed(reason):
+            changes = {"failCount": job.fail_count + 1, "failReason": reason}
+            return _end(job, owner, now, JobStatus.FAILED, changes, _DROP_CLAIM)
+        case Advanced(at):
+            return _advance(job, at, owner, now, {}, _DROP_CLAIM_AND_REASON)
+        case OccurrenceFailed(reason, at):
+            return _advance(job, at, owner, now, {"failReason": reason}, _DROP_CLAIM)
+
+
+def set_aside(job_id: object, reason: str, now: datetime) -> Transition:
+    """Give up a document that is not readable as a job: pending or processing → failed."""
+    return Transition(
+        {"_id": job_id, "status": {"$in": list(JobStatus.ACTIVE)}},
+        {
+            "$set": {"status": JobStatus.FAILED, "failReason": reason, "updatedAt": now},
+            "$unset": _DROP_CLAIM,
+        },
+    )
+
+
+def _advance(
+    job: AnyJob,
+    tick: datetime,
+    owner: Owner,
+    now: datetime,
+    changes: Document,
+    dropped: Document,
+) -> Transition:
+    """Move a schedule to its next tick, if it is still the schedule the tick was reckoned by."""
+    transition = _end(
+        job,
+        owner,
+        now,
+        JobStatus.PENDING,
+        {**changes, "nextRunAt": tick, "failCount": 0, "claims": 0},
+        dropped,
+    )
+    transition.filter["repeatInterval"] = job.repeat_interval
+    transition.filter["timezone"] = job.timezone
+    return transition
+
+
+def _end(
+    job: AnyJob,
+    owner: Owner,
+    now: datetime,
+    status: str,
+    changes: Document,
+    dropped: Document,
+) -> Transition:
+    return Transition(
+        _fence(job.id, job.claim_token, owner),
+        {"$set": {"status": status, "updatedAt": now, **changes}, "$unset": dropped},
+    )
+
+
+def _fence(ids: Any, token: object, owner: Owner) -> Document:
+    """Match only what this very claim still owns."""
+    return {
+        "_id": ids,
+        "status": JobStatus.PROCESSING,
+        "claimedBy": owner.instance_id,
+        "claimToken": token,
+    }
+
+
+def _claimed(owner: Owner, token: ObjectId, now: datetime) -> Document:
+    return {
+        "status": JobStatus.PROCESSING,
+        "claimedBy": owner.instance_id,
+        "lockedAt": now,
+        "lastHeartbeat": now,
+        "heartbeatInterval": owner.heartbeat_ms,
+        "updatedAt": now,
+        "claimToken": token,
+    }
