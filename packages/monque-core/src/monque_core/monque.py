@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 from monque_core.durations import to_timedelta
 from monque_core.emitter import IsolatingEmitter
 from monque_core.jobs.draft import Limits, draft_job, draft_schedule
-from monque_core.jobs.job import Job
 from monque_core.jobs.rules import (
     check_concurrency,
     check_name,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from monque_core.durations import Duration
-    from monque_core.jobs.job import AnyJob
+    from monque_core.jobs.job import AnyJob, Job
     from monque_core.scheduler.workers import Handler, Middleware
 
 T = TypeVar("T")

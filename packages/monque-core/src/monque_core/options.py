@@ -95,7 +95,7 @@ class Options:
 
     @classmethod
     def parse(cls, given: Mapping[str, object]) -> Options:
-        """Check what the user gave; raise `ValueError` naming the option, the value and the rule."""
+        """Check what the user gave; raise `ValueError` with the option, the value and the rule."""
         known = {known.name for known in fields(cls)}
         for name in given:
             if name not in known:

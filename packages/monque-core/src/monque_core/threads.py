@@ -35,7 +35,7 @@ class ThreadPool:
             result, error = None, None
             try:
                 result = function()
-            except BaseException as caught:
+            except BaseException as caught:  # noqa: BLE001  # handed to whoever waits
                 error = caught
             return lambda: _deliver(loop, future, result, error)
 

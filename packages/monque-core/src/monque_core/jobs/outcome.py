@@ -115,7 +115,7 @@ def failure_reason(error: BaseException) -> str:
     kind = type(error).__name__
     try:
         message = str(error)
-    except Exception:
+    except Exception:  # noqa: BLE001  # a message that cannot be read is still a failure
         message = "(its message cannot be read)"
     text = f"{kind}: {message}" if message else kind
     text = text.encode("utf-8", "replace").decode("utf-8")

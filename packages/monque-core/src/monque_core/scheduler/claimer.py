@@ -149,9 +149,10 @@ class Claimer:
             taken[candidate.name] += 1
         for demand in demands:
             seen = len(candidates.get(demand.name, ()))
-            if self._is_crowded or seen >= asks[demand.name] or taken[demand.name] < seen:
-                if left_over := demand.left_over(taken[demand.name]):
-                    harvest.more[demand.name] = left_over
+            may_be_more = self._is_crowded or seen >= asks[demand.name]
+            left_over = demand.left_over(taken[demand.name])
+            if left_over and (may_be_more or taken[demand.name] < seen):
+                harvest.more[demand.name] = left_over
         batch = [one for one in chosen if not one.interrupted and one.problem is None]
         alone = [one for one in chosen if one.interrupted or one.problem is not None]
         try:
@@ -161,8 +162,7 @@ class Claimer:
                 free[job.name] -= 1
             for candidate in alone:
                 await self._claim_alone(candidate, free, harvest, now)
-        except Exception as error:
-            # What was claimed before the fault must run; the rest is looked at again.
+        except Exception as error:  # noqa: BLE001  # what was claimed before it must still run
             self._announcer.errored(error)
             harvest.more.update(dict.fromkeys(asks, MANY))
         return harvest

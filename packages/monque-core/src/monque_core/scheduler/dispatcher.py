@@ -114,7 +114,7 @@ class Dispatcher(Loop):
             self._wakeups.reset()
             try:
                 await self._turn()
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  # no fault may end the dispatcher
                 self._report(error)
                 self.look_now()
                 await asyncio.sleep(_PAUSE_AFTER_FAULT)

@@ -154,7 +154,7 @@ class Engine:
         last = asyncio.get_running_loop().time() + _LAST_WRITES_SECONDS
         try:
             await _until(last, self._lease.give_back())
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # the lease runs out by itself
             self._announcer.errored(error)
 
     def _loops(self) -> list[Loop]:

@@ -75,7 +75,7 @@ class Listener(Loop):
             except ChangeStreamUnavailableError as error:
                 self._announcer.stream_unavailable(str(error))
                 return
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  # whatever broke the stream, open a new one
                 self._announcer.stream_failed(error)
                 self._disconnect()
                 await asyncio.sleep(pause)

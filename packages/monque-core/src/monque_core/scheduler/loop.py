@@ -40,7 +40,7 @@ class Loop(ABC):
             try:
                 await self._run()
                 return
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  # no fault may end a loop
                 self._report(error)
                 await asyncio.sleep(_PAUSE_AFTER_FAULT)
 
@@ -63,7 +63,7 @@ class Periodic(Loop):
             pause = self._interval
             try:
                 await self._tick()
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  # no fault may end a loop
                 self._report(error)
                 pause = min(self._interval, _PAUSE_AFTER_FAULT)
 

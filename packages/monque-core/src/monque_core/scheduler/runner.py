@@ -74,7 +74,7 @@ class Runner:
         try:
             self._announcer.started(run.job)
             await self._call(run)
-        except BaseException as raised:
+        except BaseException as raised:  # noqa: BLE001  # whatever a handler raises is its failure
             error = raised
         duration = time.perf_counter() - started
         ended(run, self._conclude(run, error, timedelta(seconds=duration)))
@@ -99,19 +99,16 @@ class Runner:
         if limit is None:
             await self._chain(run, worker, job, 0)
             return
-        seconds = limit.total_seconds()
+        watch = asyncio.timeout(limit.total_seconds())
         try:
-            async with asyncio.timeout(seconds) as clock:
+            async with watch:
                 await self._chain(run, worker, job, 0)
-        except TimeoutError as error:
-            if clock.expired():
-                raise TimeoutError(
-                    f"the run took longer than its timeout of {seconds:g} s"
-                ) from error
-            raise
-        if clock.expired():
-            # The handler swallowed its cancellation; it was too late all the same.
-            raise TimeoutError(f"the run took longer than its timeout of {seconds:g} s")
+        except TimeoutError:
+            if not watch.expired():
+                raise
+        if watch.expired():
+            # Also when the handler swallowed its cancellation: it was too late all the same.
+            raise TimeoutError(f"the run took longer than its timeout of {limit}")
 
     async def _chain(self, run: Run, worker: Worker, job: AnyJob, depth: int) -> object:
         """Go through the middleware from this depth on, then call the handler."""

@@ -12,15 +12,14 @@ from monque_core.jobs.outcome import (
     Advanced,
     Completed,
     Released,
-    RetryPolicy,
     Retrying,
+    RetryPolicy,
     after_failure,
     after_success,
     failure_reason,
     settled,
 )
 from monque_core.scheduler.loop import Loop
-from monque_core.scheduler.runner import Ending
 from monque_core.store.ledger import Rescheduled, Settlement, Verdict
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from monque_core.clock import Clock
     from monque_core.jobs.job import AnyJob
     from monque_core.scheduler.announcer import Announcer
+    from monque_core.scheduler.runner import Ending
     from monque_core.scheduler.runs import Runs
     from monque_core.scheduler.wakeups import Wakeups
     from monque_core.store.ledger import Ledger
@@ -78,7 +78,7 @@ class Settler(Loop):
                 try:
                     await self._settle(group)
                     pause = _FIRST_PAUSE
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001  # an outcome is kept until it is written
                     self._announcer.errored(error)
                     if not isinstance(error, MonqueConnectionError):
                         one_by_one = max(one_by_one, self._single_out(group))

@@ -32,11 +32,7 @@ class Turns:
     ) -> list[T]:
         """Pick from each name in turn, within its limit, until so many are picked."""
         picked: list[T] = []
-        queues = {
-            name: deque(offers[name][: limits[name]])
-            for name in self.order(offers)
-            if name in limits
-        }
+        queues = {name: deque(offers[name][: limits.get(name, 0)]) for name in self.order(offers)}
         while queues and len(picked) < total:
             for name in list(queues):
                 if len(picked) == total:

@@ -125,8 +125,9 @@ def _is_sound(job: AnyJob) -> bool:
 def _mend(job: AnyJob) -> None:
     """Accept what other programs write a little differently; refuse what no job can be."""
     if isinstance(job.id, ObjectId):
-        job.created_at = job.created_at or job.id.generation_time
-        job.updated_at = job.updated_at or job.created_at
+        for attribute in ("created_at", "updated_at"):
+            if getattr(job, attribute) is None:
+                setattr(job, attribute, job.id.generation_time)
     for attribute, kind in (_REQUIRED | _IF_SET).items():
         value = getattr(job, attribute)
         if kind is int and isinstance(value, (int, float)) and value == int(value):

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from bson.codec_options import CodecOptions, DatetimeConversion
 from pymongo import ReadPreference
 from pymongo.asynchronous.client_session import AsyncClientSession
-from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.client_session import ClientSession
-from pymongo.collection import Collection as BlockingCollection
 from pymongo.database import Database
 from pymongo.errors import ConnectionFailure
 from pymongo.read_concern import ReadConcern
@@ -22,6 +19,12 @@ from pymongo.read_concern import ReadConcern
 from monque_core.errors import MonqueConnectionError
 from monque_core.store.contact import Contact
 from monque_core.threads import ThreadPool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pymongo.asynchronous.collection import AsyncCollection
+    from pymongo.collection import Collection as BlockingCollection
 
 Document: TypeAlias = dict[str, Any]
 Session: TypeAlias = AsyncClientSession | ClientSession

@@ -1,4 +1,4 @@
-"""The indexes monque needs; every one is paid for on every change it covers, so they are partial."""
+"""The indexes monque needs, partial because every one is paid for on every change."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections import defaultdict
 from dataclasses import dataclass
@@ -68,7 +69,9 @@ class Ledger:
         self._collection = collection
         self._owner = owner
 
-    async def renew(self, jobs: Sequence[AnyJob], now: datetime) -> set[tuple[ObjectId, object]]:
+    async def renew(
+        self, jobs: Sequence[AnyJob], now: datetime
+    ) -> set[tuple[ObjectId, ObjectId | None]]:
         """Keep claims alive; give (id, token) of those that are no longer ours."""
         step = renew(jobs, self._owner, now)
         if await self._collection.update_many(step.filter, step.update) == len(jobs):
@@ -117,10 +120,8 @@ class Ledger:
         if not await self._is_held(job, now):
             states = await self._states([job.id])
             return _judge(Settlement(job, outcome), states.get(job.id), self._owner)
-        try:
+        with contextlib.suppress(DuplicateKeyError):
             await self._collection.insert_one(to_document(_failed_copy(job, outcome.reason, now)))
-        except DuplicateKeyError:
-            pass
         settled = await self._settle_group([Settlement(job, outcome)], now)
         return next(iter(settled.values()))
 

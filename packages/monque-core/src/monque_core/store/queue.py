@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bson import ObjectId
 from pymongo.errors import OperationFailure
 
 from monque_core.errors import InvalidJobError
@@ -16,6 +15,8 @@ from monque_core.store.transitions import CLAIM_ORDER, Owner, claim, due, set_as
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
+
+    from bson import ObjectId
 
     from monque_core.jobs.job import AnyJob
     from monque_core.store.handle import Collection, Document

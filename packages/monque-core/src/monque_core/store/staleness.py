@@ -22,7 +22,7 @@ def stale(intervals: Iterable[object], now: datetime, lock_timeout: timedelta) -
     `intervals` are the heartbeat intervals found on claimed jobs. Spelled out one by one, they
     give the index exact bounds, and garbage among them cannot fail the query as `$expr` would.
     """
-    known = sorted({value for value in intervals if _is_interval(value)})
+    known = _intervals(intervals)
     locked_too_long = {"lockedAt": {"$lt": now - lock_timeout}}
     branches: list[Document] = []
     for interval_ms in known:
@@ -39,6 +39,7 @@ def stale(intervals: Iterable[object], now: datetime, lock_timeout: timedelta) -
     return {"status": JobStatus.PROCESSING, "$or": branches}
 
 
-def _is_interval(value: object) -> bool:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_number and 0 < value <= _LONGEST_INTERVAL_MS  # type: ignore[operator]  # a number
+def _intervals(values: Iterable[object]) -> list[float]:
+    """Keep what can be an interval: other programs may have stored anything."""
+    numbers = {value for value in values if isinstance(value, (int, float))}
+    return sorted(value for value in numbers if 0 < value <= _LONGEST_INTERVAL_MS)
