@@ -41,7 +41,7 @@ bench: $(VENV)/.dev
 clean:
 	rm -rf $(VENV) .coverage .coverage.* htmlcov dist packages/*/dist
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	find packages tests docs -type d -name __pycache__ -prune -exec rm -rf {} +
+	find packages tests $(wildcard docs) -type d -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -81,7 +81,8 @@ class Claimer:
         now = self._clock.now()
         if len(demands) == 1 and demands[0].free and min(demands[0].ask, total) == 1:
             return await self._claim_first(demands[0], now)
-        asks = {demand.name: min(demand.ask, total) for demand in demands}
+        most = max(1, 2 * total // len(demands)) if self._is_crowded else total
+        asks = {demand.name: min(demand.ask, most) for demand in demands}
         candidates = await self._look(asks, total, now)
         return await self._claim_candidates(candidates, demands, asks, total, now)
 

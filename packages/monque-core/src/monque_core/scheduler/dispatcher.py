@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 _LARGEST_BATCH = 200
 _LONGEST_WAIT_AHEAD = 1.0
-_HORIZON = timedelta(seconds=120)
+_LONGEST_PLAN = timedelta(seconds=120)
+_SHORTEST_PLAN = timedelta(milliseconds=100)
 _UPCOMING_LIMIT = 1000
 _NAMES_PER_FAIR_LOOK = 20
 _PAUSE_AFTER_FAULT = 0.2
@@ -76,6 +77,7 @@ class Dispatcher(Loop):
         self._sees_changes = False
         self._next_poll = 0.0
         self._next_plan = 0.0
+        self._plan_span = _LONGEST_PLAN
         self._held_back: set[str] = set()
         self._is_closing = False
         self.is_claiming = False
@@ -154,13 +156,19 @@ class Dispatcher(Loop):
         if not names:
             self._next_plan = float("inf")
             return
-        begin = self._clock.now()
-        horizon = begin + _HORIZON
+        current = self._clock.now()
+        # Nothing may become due unseen between the old horizon and now.
+        begin = min(current, self._wakeups.horizon or current)
+        horizon = current + self._plan_span
         upcoming = await self._queue.upcoming(names, begin, horizon, _UPCOMING_LIMIT)
         if len(upcoming) == _UPCOMING_LIMIT:
             horizon = upcoming[-1][1]
-        self._wakeups.replan(upcoming, horizon)
-        self._next_plan = now + seconds_until(begin + (horizon - begin) / 2, begin)
+            self._plan_span = max(_SHORTEST_PLAN, 2 * (horizon - current))
+            self._next_plan = now + seconds_until(horizon, current)
+        else:
+            self._plan_span = min(_LONGEST_PLAN, 2 * self._plan_span)
+            self._next_plan = now + seconds_until(horizon, current) / 2
+        self._wakeups.extend(upcoming, horizon)
 
     def _demands(self) -> list[Demand]:
         names = [name for name in self._workers.names if self._wakeups.expected(name)]
@@ -244,10 +252,14 @@ class Dispatcher(Loop):
             self._runs.discard(run)
         else:
             self._settler.put(ending)
-        if not self._is_closing:
-            self._start_what_can()
+        if self._is_closing:
+            return
+        self._start_what_can()
+        if self._wakeups.is_expecting:
             if 2 * self._backlog.count(name) <= self._ahead(name):
                 self._wakeups.poke()
+        elif not self._backlog:
+            self.idle.set()
 
     def _release(self, run: Run) -> None:
         self._settler.put(Ending(run, RELEASED))

@@ -121,7 +121,7 @@ class Listener(Loop):
         return True
 
     def _take(self, change: Change) -> None:
-        if change.job_id in self._own:
+        if change.is_insert and change.job_id in self._own:
             del self._own[change.job_id]
         elif change.due_at <= self._clock.now():
             self._wakeups.hint(change.name, 1)

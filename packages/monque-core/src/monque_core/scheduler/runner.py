@@ -87,7 +87,7 @@ class Runner:
         job, now = run.job, self._clock.now()
         if error is None:
             return Ending(run, after_success(job, now), None, duration)
-        if run.ended_by == "stop" and isinstance(error, asyncio.CancelledError):
+        if run.ended_by == "stop":
             return Ending(run, RELEASED, error, duration)
         outcome = after_failure(job, failure_reason(error), now, self._policy)
         return Ending(run, outcome, error, duration)

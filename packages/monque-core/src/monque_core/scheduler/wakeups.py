@@ -42,11 +42,13 @@ class Wakeups:
         if self._order[0] == entry:
             self._signal.set()
 
-    def replan(self, upcoming: Iterable[tuple[str, datetime]], horizon: datetime) -> None:
-        """Start over with what is known to become due until the horizon."""
+    def extend(self, upcoming: Iterable[tuple[str, datetime]], horizon: datetime) -> None:
+        """Add what is known to become due until the horizon to what was heard of meanwhile."""
         self.horizon = horizon
-        self._later = Counter((at, name) for name, at in upcoming)
-        self._order = sorted(self._later)
+        for entry, count in Counter((at, name) for name, at in upcoming).items():
+            if entry not in self._later:
+                heapq.heappush(self._order, entry)
+            self._later[entry] = max(count, self._later[entry])
 
     def ring(self, now: datetime) -> None:
         """Turn every time that has come into a hint."""
@@ -61,6 +63,11 @@ class Wakeups:
     def expected(self, name: str) -> int:
         """Tell how many jobs of this name are thought to be due."""
         return self._due.get(name, 0)
+
+    @property
+    def is_expecting(self) -> bool:
+        """Tell whether any job is thought to be due."""
+        return bool(self._due)
 
     def take(self, name: str) -> int:
         """Take the hints of a name in order to look; hints that come meanwhile stay."""

@@ -33,6 +33,7 @@ class Change:
     job_id: object
     name: str
     due_at: datetime
+    is_insert: bool
 
 
 class Changes:
@@ -85,7 +86,8 @@ class ChangeStream:
         due_at = event.get("nextRunAt")
         if not isinstance(due_at, datetime):
             return None
-        return Change(event["documentKey"]["_id"], event["name"], due_at)
+        is_insert = event["operationType"] == "insert"
+        return Change(event["documentKey"]["_id"], event["name"], due_at, is_insert)
 
     async def _try_next(self) -> Document | None:
         reading = asyncio.ensure_future(self._collection.call(self._native.try_next))
