@@ -36,10 +36,10 @@ types: $(VENV)/.dev
 	$(VENV)/bin/basedpyright
 
 bench: $(VENV)/.dev
-	$(VENV)/bin/python tests/benchmarks/run.py $(ARGS)
+	$(RUN) tests.benchmarks.run $(ARGS)
 
 clean:
-	rm -rf $(VENV) .coverage .coverage.* htmlcov dist packages/*/dist
+	rm -rf $(VENV) .coverage .coverage.* htmlcov build dist packages/*/dist
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find packages tests $(wildcard docs) -type d -name __pycache__ -prune -exec rm -rf {} +
 

@@ -49,6 +49,20 @@ class ServerClock:
         return self.now() - datetime.now(UTC)
 
 
+class StorableClock:
+    """A clock of the user's, in whole milliseconds of UTC as BSON stores them."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def now(self) -> datetime:
+        """Give the time of the clock within, which must be aware."""
+        instant = self._clock.now()
+        if instant.tzinfo is None:
+            raise ValueError(f"{self._clock!r} gave {instant!r}, which has no time zone")
+        return truncate(instant)
+
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, TypeVar, Unpack, overload
 
 from monque_core.durations import to_timedelta
 from monque_core.emitter import IsolatingEmitter
-from monque_core.jobs.draft import Limits, draft_job, draft_schedule
+from monque_core.jobs.draft import Limits
 from monque_core.jobs.rules import (
     check_concurrency,
     check_name,
     check_timeout,
-    check_unique_key,
 )
 from monque_core.options import MonqueOptions, Options
+from monque_core.producer import Producer
 from monque_core.scheduler.announcer import Announcer
 from monque_core.scheduler.engine import Engine, retry_policy
 from monque_core.scheduler.lease import InstanceLease, adjust
@@ -24,27 +23,26 @@ from monque_core.scheduler.recovery import Recovery
 from monque_core.scheduler.runs import Runs
 from monque_core.scheduler.wakeups import Wakeups
 from monque_core.scheduler.workers import Worker, Workers, is_async
-from monque_core.store.handle import native_session
+from monque_core.signals import on_signals
 from monque_core.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from datetime import datetime
+    from collections.abc import Callable, Sequence
+    from datetime import timedelta
     from types import TracebackType
     from typing import Self
 
     from monque_core.durations import Duration
-    from monque_core.jobs.job import AnyJob, Job
+    from monque_core.jobs.job import AnyJob
     from monque_core.scheduler.workers import Handler, Middleware
 
-T = TypeVar("T")
 H = TypeVar("H", bound="Handler")
 M = TypeVar("M", bound="Middleware")
 
 _SHORTEST_HEALTHY_SILENCE = 5.0
 
 
-class Monque(IsolatingEmitter):
+class Monque(Producer, IsolatingEmitter):
     """A job scheduler on one MongoDB collection.
 
     `db` is a PyMongo `AsyncDatabase`, a blocking PyMongo `Database` or a Motor database; the
@@ -129,7 +127,7 @@ class Monque(IsolatingEmitter):
         A second signal does what it would do without monque.
         """
         asked_to_stop = asyncio.Event()
-        with _on_signals(asked_to_stop.set):
+        with on_signals(asked_to_stop.set):
             async with self:
                 await asked_to_stop.wait()
 
@@ -162,156 +160,6 @@ class Monque(IsolatingEmitter):
         traceback: TracebackType | None,
     ) -> None:
         await self.stop()
-
-    async def enqueue(
-        self,
-        name: str,
-        data: T,
-        *,
-        run_at: datetime | None = None,
-        delay: Duration | None = None,
-        unique_key: str | None = None,
-        priority: int = 0,
-        max_retries: int | None = None,
-        timeout: Duration | None = None,  # noqa: ASYNC109  # the job's, not this call's
-        session: object = None,
-    ) -> Job[T]:
-        """Store a job to be run once, at once or at a given time.
-
-        With a unique key, a pending or processing job of the same name and key is returned
-        instead, its `deduplicated` being True. A higher priority runs first. `session` makes
-        this part of the caller's transaction.
-        """
-
-        def draft() -> Job[T]:
-            return draft_job(
-                name,
-                data,
-                now=self._options.clock.now(),
-                limits=self._limits,
-                run_at=run_at,
-                delay=delay,
-                unique_key=unique_key,
-                priority=priority,
-                max_retries=max_retries,
-                timeout=timeout,
-            )
-
-        job, transaction = draft(), native_session(session)
-        if not self._is_initialized:
-            await self.initialize()
-            job = draft()
-        if unique_key is None:
-            await self._store.intake.insert([job], transaction)
-        else:
-            job = await self._store.intake.insert_unique(job, transaction)
-        if transaction is None and not job.deduplicated:
-            self._notice([job])
-        return job
-
-    async def enqueue_many(
-        self,
-        name: str,
-        items: Iterable[T],
-        *,
-        run_at: datetime | None = None,
-        delay: Duration | None = None,
-        unique_key: str | Callable[[T], str] | None = None,
-        priority: int = 0,
-        max_retries: int | None = None,
-        timeout: Duration | None = None,  # noqa: ASYNC109  # the jobs', not this call's
-        session: object = None,
-    ) -> list[Job[T]]:
-        """Store a job for each item, in order, with one insert per thousand.
-
-        The options are those of `enqueue`; the unique key may be a function of the item.
-        """
-
-        def draft() -> list[Job[T]]:
-            now = self._options.clock.now()
-            return [
-                draft_job(
-                    name,
-                    data,
-                    now=now,
-                    limits=self._limits,
-                    run_at=run_at,
-                    delay=delay,
-                    unique_key=unique_key(data) if callable(unique_key) else unique_key,
-                    priority=priority,
-                    max_retries=max_retries,
-                    timeout=timeout,
-                )
-                for data in items
-            ]
-
-        items = list(items)
-        jobs, transaction = draft(), native_session(session)
-        if not jobs:
-            return []
-        if not self._is_initialized:
-            await self.initialize()
-            jobs = draft()
-        if unique_key is None:
-            await self._store.intake.insert(jobs, transaction)
-        else:
-            jobs = await self._store.intake.insert_many_unique(jobs, transaction)
-        if transaction is None:
-            self._notice([job for job in jobs if not job.deduplicated])
-        return jobs
-
-    async def now(self, name: str, data: T) -> Job[T]:
-        """Store a job to be run at once."""
-        return await self.enqueue(name, data)
-
-    async def schedule(
-        self,
-        cron: str,
-        name: str,
-        data: T,
-        *,
-        unique_key: str | None = None,
-        timezone: str = "UTC",
-        priority: int = 0,
-        session: object = None,
-    ) -> Job[T]:
-        """Store a job that runs at every tick of a cron expression; safe at every start.
-
-        Without a key, the same cron, time zone, name and data are one schedule. With a key, a
-        changed cron, time zone or data updates the schedule that has the key.
-        """
-
-        def draft() -> Job[T]:
-            return draft_schedule(
-                cron,
-                name,
-                data,
-                now=self._options.clock.now(),
-                limits=self._limits,
-                unique_key=unique_key,
-                timezone=timezone,
-                priority=priority,
-            )
-
-        wanted, transaction = draft(), native_session(session)
-        if not self._is_initialized:
-            await self.initialize()
-            wanted = draft()
-        job: Job[T] = await self._store.schedules.put(wanted, transaction)
-        if transaction is None:
-            self._notice([job])
-        return job
-
-    async def unschedule(self, name: str, unique_key: str | None = None) -> int:
-        """Remove the recurring jobs of a name, or the one with this key; tell how many.
-
-        One that is running finishes its run and does not come back.
-        """
-        check_name(name)
-        if unique_key is not None:
-            check_unique_key(unique_key)
-        await self.initialize()
-        return await self._store.schedules.remove(name, unique_key, self._options.clock.now())
 
     @overload
     def worker(
@@ -384,8 +232,10 @@ class Monque(IsolatingEmitter):
             async with self._changing_state:
                 engine = self._engine
                 if engine is not None:
-                    await engine.stop(seconds)
-                    self._engine = None
+                    try:
+                        await engine.stop(seconds)
+                    finally:
+                        self._engine = None
                 await self._end_listeners()
                 self._store.dismiss_threads()
         finally:
@@ -399,6 +249,7 @@ class Monque(IsolatingEmitter):
         self.cancel()
 
     def _notice(self, jobs: Sequence[AnyJob]) -> None:
+        """Take note of jobs that were stored from here."""
         if self._engine is not None and jobs:
             self._engine.notice(jobs)
 
@@ -415,7 +266,7 @@ class Monque(IsolatingEmitter):
         )
 
 
-def _limit(timeout: Duration) -> Any:
+def _limit(timeout: Duration) -> timedelta:
     try:
         limit = to_timedelta(timeout)
     except ValueError as error:
@@ -423,27 +274,3 @@ def _limit(timeout: Duration) -> Any:
     if limit.total_seconds() < 0:
         raise ValueError(f"timeout={timeout!r} is negative")
     return limit
-
-
-@contextlib.contextmanager
-def _on_signals(callback: Callable[[], None]) -> Iterator[None]:
-    """Call back once on SIGINT or SIGTERM, where this thread and platform can."""
-    loop = asyncio.get_running_loop()
-    signals = (signal.SIGINT, signal.SIGTERM)
-
-    def received() -> None:
-        release()
-        callback()
-
-    def release() -> None:
-        for number in signals:
-            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-                loop.remove_signal_handler(number)
-
-    for number in signals:
-        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-            loop.add_signal_handler(number, received)
-    try:
-        yield
-    finally:
-        release()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypedDict
 
-from monque_core.clock import Clock, ServerClock
+from monque_core.clock import Clock, ServerClock, StorableClock
 from monque_core.durations import Duration, to_timedelta
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def _retention(name: str, value: object) -> JobRetention | None:
 def _clock(name: str, value: object) -> Clock:
     if not isinstance(value, Clock):
         raise _bad(name, value, "an object whose now() gives an aware datetime")
-    return value
+    return value if isinstance(value, ServerClock) else StorableClock(value)
 
 
 _CHECKS = {

@@ -126,19 +126,17 @@ class Engine:
     async def stop(self, seconds: float) -> None:
         """Finish what runs within so many seconds, hand back the rest, leave nothing behind."""
         deadline = asyncio.get_running_loop().time() + seconds
-        for watcher in self._watchers:
-            await watcher.stop()
-        await _until(deadline, self._dispatcher.close())
-        await self._dispatcher.stop()
-        self._dispatcher.hand_back()
-        if not await _until(deadline, self._runs.wait_until_none()):
-            await self._cut_short()
-        await self._listener.stop()
-        await self._heartbeat.stop()
-        await self._settler.stop()
-        await self._lease.stop()
-        await self._last_words()
-        self._threads.dismiss()
+        try:
+            await _until(deadline, self._dispatcher.close())
+            await self._dispatcher.stop()
+            self._dispatcher.hand_back()
+            if not await _until(deadline, self._runs.wait_until_none()):
+                await self._cut_short()
+        finally:
+            for loop in self._loops():
+                await loop.stop()
+            await self._last_words()
+            self._threads.dismiss()
 
     async def _cut_short(self) -> None:
         """Cancel what still runs and write what can still be written."""

@@ -1,0 +1,1 @@
+"""A demonstration that runs and checks itself: `python -m monque_core.demo`."""

@@ -1,0 +1,188 @@
+"""Storing jobs and schedules."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, TypeVar
+
+from monque_core.jobs.draft import Limits, draft_job, draft_schedule
+from monque_core.jobs.rules import check_name, check_unique_key
+from monque_core.store.handle import native_session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from datetime import datetime
+
+    from monque_core.durations import Duration
+    from monque_core.jobs.job import AnyJob, Job
+    from monque_core.options import Options
+    from monque_core.store.store import Store
+
+T = TypeVar("T")
+
+
+class Producer(ABC):
+    """The part of `Monque` that puts work into the collection."""
+
+    _options: Options
+    _store: Store
+    _limits: Limits
+    _is_initialized: bool
+
+    @abstractmethod
+    async def initialize(self) -> None:
+        """Make the collection ready for jobs."""
+
+    @abstractmethod
+    def _notice(self, jobs: Sequence[AnyJob]) -> None:
+        """Take note of jobs that were stored from here."""
+
+    async def enqueue(
+        self,
+        name: str,
+        data: T,
+        *,
+        run_at: datetime | None = None,
+        delay: Duration | None = None,
+        unique_key: str | None = None,
+        priority: int = 0,
+        max_retries: int | None = None,
+        timeout: Duration | None = None,  # noqa: ASYNC109  # the job's, not this call's
+        session: object = None,
+    ) -> Job[T]:
+        """Store a job to be run once, at once or at a given time.
+
+        With a unique key, a pending or processing job of the same name and key is returned
+        instead, its `deduplicated` being True. A higher priority runs first. `session` makes
+        this part of the caller's transaction.
+        """
+
+        def draft() -> Job[T]:
+            return draft_job(
+                name,
+                data,
+                now=self._options.clock.now(),
+                limits=self._limits,
+                run_at=run_at,
+                delay=delay,
+                unique_key=unique_key,
+                priority=priority,
+                max_retries=max_retries,
+                timeout=timeout,
+            )
+
+        job, transaction = draft(), native_session(session)
+        if not self._is_initialized:
+            await self.initialize()
+            job = draft()
+        if unique_key is None:
+            await self._store.intake.insert([job], transaction)
+        else:
+            job = await self._store.intake.insert_unique(job, transaction)
+        if transaction is None and not job.deduplicated:
+            self._notice([job])
+        return job
+
+    async def enqueue_many(
+        self,
+        name: str,
+        items: Iterable[T],
+        *,
+        run_at: datetime | None = None,
+        delay: Duration | None = None,
+        unique_key: str | Callable[[T], str] | None = None,
+        priority: int = 0,
+        max_retries: int | None = None,
+        timeout: Duration | None = None,  # noqa: ASYNC109  # the jobs', not this call's
+        session: object = None,
+    ) -> list[Job[T]]:
+        """Store a job for each item, in order, with one insert per thousand.
+
+        The options are those of `enqueue`; the unique key may be a function of the item.
+        """
+
+        def draft() -> list[Job[T]]:
+            now = self._options.clock.now()
+            return [
+                draft_job(
+                    name,
+                    data,
+                    now=now,
+                    limits=self._limits,
+                    run_at=run_at,
+                    delay=delay,
+                    unique_key=unique_key(data) if callable(unique_key) else unique_key,
+                    priority=priority,
+                    max_retries=max_retries,
+                    timeout=timeout,
+                )
+                for data in items
+            ]
+
+        items = list(items)
+        jobs, transaction = draft(), native_session(session)
+        if not jobs:
+            return []
+        if not self._is_initialized:
+            await self.initialize()
+            jobs = draft()
+        if unique_key is None:
+            await self._store.intake.insert(jobs, transaction)
+        else:
+            jobs = await self._store.intake.insert_many_unique(jobs, transaction)
+        if transaction is None:
+            self._notice([job for job in jobs if not job.deduplicated])
+        return jobs
+
+    async def now(self, name: str, data: T) -> Job[T]:
+        """Store a job to be run at once."""
+        return await self.enqueue(name, data)
+
+    async def schedule(
+        self,
+        cron: str,
+        name: str,
+        data: T,
+        *,
+        unique_key: str | None = None,
+        timezone: str = "UTC",
+        priority: int = 0,
+        session: object = None,
+    ) -> Job[T]:
+        """Store a job that runs at every tick of a cron expression; safe at every start.
+
+        Without a key, the same cron, time zone, name and data are one schedule. With a key, a
+        changed cron, time zone or data updates the schedule that has the key.
+        """
+
+        def draft() -> Job[T]:
+            return draft_schedule(
+                cron,
+                name,
+                data,
+                now=self._options.clock.now(),
+                limits=self._limits,
+                unique_key=unique_key,
+                timezone=timezone,
+                priority=priority,
+            )
+
+        wanted, transaction = draft(), native_session(session)
+        if not self._is_initialized:
+            await self.initialize()
+            wanted = draft()
+        job: Job[T] = await self._store.schedules.put(wanted, transaction)
+        if transaction is None:
+            self._notice([job])
+        return job
+
+    async def unschedule(self, name: str, unique_key: str | None = None) -> int:
+        """Remove the recurring jobs of a name, or the one with this key; tell how many.
+
+        One that is running finishes its run and does not come back.
+        """
+        check_name(name)
+        if unique_key is not None:
+            check_unique_key(unique_key)
+        await self.initialize()
+        return await self._store.schedules.remove(name, unique_key, self._options.clock.now())
