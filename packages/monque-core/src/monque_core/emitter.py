@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ class IsolatingEmitter(AsyncIOEventEmitter):
         except Exception:
             logger.exception("a listener raised: %r", f)
             return
-        if asyncio.iscoroutine(result):
+        if inspect.isawaitable(result):
             task = asyncio.ensure_future(result)
             self._waiting.add(task)
             task.add_done_callback(self._forget)

@@ -82,8 +82,7 @@ class Audit:
 
     async def check(self, collection: AsyncCollection[dict[str, Any]]) -> Verdict:
         """Compare the books with what is stored, after the last run."""
-        lost = (self._enqueued - self._done) | self._schedules
-        lost |= self._enqueued
+        lost = self._enqueued | self._schedules
         doubled = {job_id for (job_id, _), runs in self._runs.items() if runs > 1}
         fields = {"status": 1, "claims": 1, "failCount": 1, "repeatInterval": 1}
         async for document in collection.find({}, fields):

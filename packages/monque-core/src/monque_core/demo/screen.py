@@ -14,9 +14,6 @@ from monque_core.demo.work import PARTS, REPORT
 from monque_core.jobs.job import JobStatus
 
 if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
-
     from rich.console import Console
 
     from monque_core.demo.view import Picture
@@ -35,23 +32,16 @@ class Screen:
 
     def __init__(self, console: Console) -> None:
         self._live = Live(console=console, auto_refresh=False)
-
-    def __enter__(self) -> Self:
         self._live.start()
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._live.stop()
 
     def show(self, picture: Picture) -> None:
         """Draw the picture over the last one."""
         drawing = Group(_headline(picture), _counts(picture), _workers(picture), _events(picture))
         self._live.update(drawing, refresh=True)
+
+    def close(self) -> None:
+        """Leave the last picture and give the terminal back."""
+        self._live.stop()
 
 
 def _headline(picture: Picture) -> Text:
@@ -64,25 +54,25 @@ def _headline(picture: Picture) -> Text:
     )
 
 
-def _counts(picture: Picture) -> Table:
-    table = Table(title="jobs in the collection", title_justify="left", expand=True)
-    for status in JobStatus.ALL:
-        table.add_column(status, justify="right", style=_COLOURS[status])
-    table.add_row(*(f"{picture.counts.get(status, 0):,}" for status in JobStatus.ALL))
-    return table
+def _counts(picture: Picture) -> Text:
+    parts = [
+        (f"{status} {picture.counts.get(status, 0):,}   ", _COLOURS[status])
+        for status in JobStatus.ALL
+    ]
+    return Text.assemble(*parts)
 
 
 def _workers(picture: Picture) -> Table:
     meter = picture.meter
-    table = Table(title="workers", title_justify="left", expand=True)
-    table.add_column("name", style="bold")
+    table = Table(expand=True)
+    table.add_column("worker", style="bold")
     table.add_column("shows")
     for column in ("slots", "running", "done", "retried"):
         table.add_column(column, justify="right")
     for part in PARTS:
         shows = part.shows
         if part.name == REPORT:
-            shows += f" (next in {picture.next_tick_in:.0f} s)"
+            shows += f", next in {picture.next_tick_in:.0f} s"
         table.add_row(
             part.name,
             shows,

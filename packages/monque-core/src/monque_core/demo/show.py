@@ -84,7 +84,7 @@ class Show:
         """Work until the time is up or it is enough, let the rest finish, and check the books."""
         async with self._monque:
             self._next_tick = (await schedule(self._monque, self._audit)).next_run_at
-            with view:
+            with contextlib.closing(view):
                 await self._produce(view, enough)
                 await self._drain(view)
         return Report(
@@ -109,7 +109,8 @@ class Show:
         while self._audit.outstanding and self._meter.elapsed < last:
             await self._show(view, "finishing")
             await asyncio.sleep(_PICTURE_GAP)
-        await self._monque.run_until_idle()
+        with contextlib.suppress(TimeoutError):
+            await self._monque.run_until_idle(timeout=_LONGEST_DRAIN)
         await self._show(view, "finished")
 
     async def _show(self, view: View, phase: str) -> None:

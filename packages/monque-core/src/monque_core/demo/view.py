@@ -10,8 +10,6 @@ from monque_core.jobs.job import JobStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
-    from typing import Self
 
     from monque_core.demo.meter import Meter
 
@@ -31,19 +29,14 @@ class Picture:
 
 
 class View(Protocol):
-    """Something that shows pictures, within a `with` block."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
+    """Something that shows pictures until it is closed."""
 
     def show(self, picture: Picture) -> None:
         """Show this moment in place of the one before."""
+        ...
+
+    def close(self) -> None:
+        """Leave the last picture and show no more."""
         ...
 
 
@@ -52,12 +45,6 @@ class Lines:
 
     def __init__(self) -> None:
         self._next = 0.0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Leave nothing to close."""
 
     def show(self, picture: Picture) -> None:
         """Print a line if the last one is a second old."""
@@ -72,3 +59,6 @@ class Lines:
         if meter.recent:
             print(f"         last event: {meter.recent[-1].strip()}")
         sys.stdout.flush()
+
+    def close(self) -> None:
+        """Do nothing: printed lines stay."""

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 LARGEST_DOCUMENT = 16 * 1024 * 1024
 _ROOM_FOR_OTHER_FIELDS = 64 * 1024
 LARGEST_PAYLOAD = LARGEST_DOCUMENT - _ROOM_FOR_OTHER_FIELDS
+DEEPEST_PAYLOAD = 98
+_SMALLEST_DEEP = DEEPEST_PAYLOAD * len(bson.encode({"": {}}))  # fewer bytes cannot be so deep
 _EMPTY_WRAPPER = len(bson.encode({"d": None}))
 _DERIVED_KEY_PREFIX = "monque:schedule:"
 
@@ -24,6 +26,10 @@ _DERIVED_KEY_PREFIX = "monque:schedule:"
 def check_payload(data: object, codec: CodecOptions[Any], max_size: int | None) -> None:
     """Refuse data that BSON cannot hold or that is over the limit, in bytes."""
     size = len(_encode({"d": data}, codec, data)) - _EMPTY_WRAPPER
+    if size > _SMALLEST_DEEP and _depth(data) > DEEPEST_PAYLOAD:
+        raise InvalidJobError(
+            "data", data, f"data is nested deeper than the {DEEPEST_PAYLOAD} levels MongoDB stores"
+        )
     limit = LARGEST_PAYLOAD if max_size is None else min(max_size, LARGEST_PAYLOAD)
     if size > limit:
         raise PayloadTooLargeError(size, limit)
@@ -34,6 +40,19 @@ def schedule_key(cron: str, timezone: str, data: object, codec: CodecOptions[Any
     content = {"cron": cron, "timezone": timezone, "data": _sorted(data)}
     digest = hashlib.sha256(_encode(content, codec, data)).hexdigest()
     return f"{_DERIVED_KEY_PREFIX}{digest}"
+
+
+def _depth(data: object) -> int:
+    """Count the levels of documents and arrays."""
+    depth, level = 0, [data]
+    while level := [value for value in level if isinstance(value, (Mapping, list, tuple))]:
+        depth += 1
+        level = [
+            child
+            for value in level
+            for child in (value.values() if isinstance(value, Mapping) else value)
+        ]
+    return depth
 
 
 def _sorted(value: object) -> object:

@@ -56,6 +56,15 @@ class Harvest:
     """Names with a recovered job at hand, which waits for a free slot to be claimed alone."""
 
 
+@dataclass(slots=True, eq=False)
+class _Doubt:
+    """A claim that may have been made although it failed."""
+
+    token: ObjectId
+    claimed_at: datetime
+    look_at: float = 0.0
+
+
 class Claimer:
     """Looks and claims; knows which of its claims may exist although no reply came."""
 
@@ -65,7 +74,7 @@ class Claimer:
         self._announcer = announcer
         self._turns = Turns()
         self._is_crowded = False
-        self._doubts: dict[ObjectId, float] = {}
+        self._doubts: list[_Doubt] = []
 
     @property
     def is_crowded(self) -> bool:
@@ -92,14 +101,15 @@ class Claimer:
         The write may reach the server after the first look; then nobody would run its jobs.
         """
         jobs: list[AnyJob] = []
-        for token, due_at in list(self._doubts.items()):
-            if time.monotonic() < due_at:
+        for doubt in list(self._doubts):
+            if time.monotonic() < doubt.look_at:
                 continue
-            jobs += self._readable(await self._queue.claimed_with(token))
-            if due_at:
-                del self._doubts[token]
+            found = await self._queue.claimed_with(doubt.token, doubt.claimed_at)
+            jobs += self._readable(found)
+            if doubt.look_at:
+                self._doubts.remove(doubt)
             else:
-                self._doubts[token] = time.monotonic() + _SECOND_LOOK_AFTER
+                doubt.look_at = time.monotonic() + _SECOND_LOOK_AFTER
         return jobs
 
     @property
@@ -109,7 +119,8 @@ class Claimer:
 
     async def _claim_first(self, demand: Demand, now: datetime) -> Harvest:
         token = ObjectId()
-        found = await self._doubting(token, self._queue.claim_first(demand.name, token, now))
+        claim = self._queue.claim_first(demand.name, token, now)
+        found = await self._doubting(_Doubt(token, now), claim)
         harvest = Harvest()
         if found is None:
             return harvest
@@ -154,8 +165,8 @@ class Claimer:
             left_over = demand.left_over(taken[demand.name])
             if left_over and (may_be_more or taken[demand.name] < seen):
                 harvest.more[demand.name] = left_over
-        batch = [one for one in chosen if not one.interrupted and one.problem is None]
-        alone = [one for one in chosen if one.interrupted or one.problem is not None]
+        batch = [candidate for candidate in chosen if not candidate.interrupted]
+        alone = [candidate for candidate in chosen if candidate.interrupted]
         try:
             harvest.jobs += await self._claim_together(batch, now)
             free = {demand.name: demand.free for demand in demands}
@@ -171,37 +182,35 @@ class Claimer:
     async def _claim_together(self, batch: Sequence[Candidate], now: datetime) -> list[AnyJob]:
         if not batch:
             return []
-        token = ObjectId()
         if len(batch) == 1:
-            found = await self._doubting(token, self._queue.claim_one(batch[0], token, now))
-            return self._readable([found])
-        return self._readable(
-            await self._doubting(token, self._queue.claim_batch(batch, token, now))
-        )
+            return await self._claim_one(batch[0], now)
+        token = ObjectId()
+        claim = self._queue.claim_batch(batch, token, now)
+        return self._readable(await self._doubting(_Doubt(token, now), claim))
+
+    async def _claim_one(self, candidate: Candidate, now: datetime) -> list[AnyJob]:
+        token = ObjectId()
+        claim = self._queue.claim_one(candidate, token, now)
+        return self._readable([await self._doubting(_Doubt(token, now), claim)])
 
     async def _claim_alone(
         self, candidate: Candidate, free: dict[str, int], harvest: Harvest, now: datetime
     ) -> None:
         """Claim a job that may have killed its last process: by itself, and not ahead."""
-        if candidate.problem is not None:
-            aside = await self._queue.set_aside(candidate.id, candidate.problem, now)
-            self._announcer.errored(aside.error)
-        elif free[candidate.name] > 0:
-            token = ObjectId()
-            found = await self._doubting(token, self._queue.claim_one(candidate, token, now))
-            jobs = self._readable([found])
+        if free[candidate.name] > 0:
+            jobs = await self._claim_one(candidate, now)
             free[candidate.name] -= len(jobs)
             harvest.jobs += jobs
         else:
             harvest.held_back.add(candidate.name)
             harvest.more[candidate.name] = MANY
 
-    async def _doubting(self, token: ObjectId, claim: Awaitable[R]) -> R:
-        """Remember the token of a claim that failed, for it may have been made all the same."""
+    async def _doubting(self, doubt: _Doubt, claim: Awaitable[R]) -> R:
+        """Remember a claim that failed, for it may have been made all the same."""
         try:
             return await claim
         except BaseException:
-            self._doubts[token] = 0.0
+            self._doubts.append(doubt)
             raise
 
     def _readable(self, found: Sequence[AnyJob | Unreadable | None]) -> list[AnyJob]:

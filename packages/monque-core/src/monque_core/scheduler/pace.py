@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _WEIGHT = 0.2
-LARGEST_AHEAD = 200
+LARGEST_AHEAD = 400
 
 
 class Pace:

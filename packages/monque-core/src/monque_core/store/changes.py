@@ -51,11 +51,7 @@ class Changes:
     async def open(self, names: Sequence[str]) -> ChangeStream:
         """Start watching the jobs of these names; what happens from now on will be seen."""
         try:
-            native = await self._collection.watch(
-                _pipeline(names),
-                full_document="updateLookup",
-                max_await_time_ms=int(self._await_seconds * 1000),
-            )
+            native = await self._collection.watch(_pipeline(names), int(self._await_seconds * 1000))
         except OperationFailure as error:
             if error.code in (_NO_REPLICA_SET, _UNAUTHORIZED):
                 reason = (error.details or {}).get("errmsg") or str(error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from bson import ObjectId
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from monque_core.store.handle import Document
+
+_LARGEST_COUNT = 2**53
 
 _OPTIONAL = {
     "fail_reason": "failReason",
@@ -115,6 +117,9 @@ def _is_sound(job: AnyJob) -> bool:
         and type(job.fail_count) is int
         and type(job.claims) is int
         and type(job.priority) is int
+        and 0 <= job.fail_count <= _LARGEST_COUNT
+        and 0 <= job.claims <= _LARGEST_COUNT
+        and 0 <= job.priority <= _LARGEST_COUNT
         and job.max_retries is None
         and job.repeat_interval is None
         and job.timezone is None
@@ -130,12 +135,24 @@ def _mend(job: AnyJob) -> None:
                 setattr(job, attribute, job.id.generation_time)
     for attribute, kind in (_REQUIRED | _IF_SET).items():
         value = getattr(job, attribute)
-        if kind is int and isinstance(value, (int, float)) and value == int(value):
+        if kind is int and _is_count(value):
             setattr(job, attribute, int(value))
-        elif not isinstance(value, kind) and not (value is None and attribute in _IF_SET):
+        elif (kind is int or not isinstance(value, kind)) and not (
+            value is None and attribute in _IF_SET
+        ):
             raise unreadable(attribute, value)
     if job.status not in JobStatus.ALL:
         raise unreadable("status", job.status)
+
+
+def _is_count(value: object) -> TypeGuard[float]:
+    """Tell whether a stored value is a whole number that can be counted on with."""
+    return (
+        isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and 0 <= value <= _LARGEST_COUNT
+        and value == int(value)
+    )
 
 
 def unreadable(field: str, value: object) -> InvalidJobError:

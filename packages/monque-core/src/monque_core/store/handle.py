@@ -21,14 +21,16 @@ from monque_core.store.contact import Contact
 from monque_core.threads import ThreadPool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from pymongo.asynchronous.collection import AsyncCollection
     from pymongo.collection import Collection as BlockingCollection
 
 Document: TypeAlias = dict[str, Any]
+Update: TypeAlias = Document | list[Document]
 Session: TypeAlias = AsyncClientSession | ClientSession
 R = TypeVar("R")
+_BATCH_SIZE = 5000
 
 
 class Handle:
@@ -56,30 +58,49 @@ class Handle:
         """Give a collection that reads from the primary and speaks aware datetimes."""
         return Collection(self, name)
 
-    async def command(self, command: str, **arguments: object) -> Document:
+    async def command(self, command: str) -> Document:
         """Run a database command."""
-        reply: Document = await self.call(
-            self.native.command, command, codec_options=self.codec, **arguments
-        )
+        reply: Document = await self.call(self.native.command, command, codec_options=self.codec)
         return reply
 
     async def call(
-        self, method: Callable[..., Any], *arguments: object, **keywords: object
+        self,
+        method: Callable[..., Any],
+        *arguments: object,
+        session: Session | None = None,
+        **keywords: object,
     ) -> Any:  # the driver's own result, whose type its callers know
         """Call a driver method wherever it may be called, and keep track of the connection."""
+        if session is not None:
+            keywords["session"] = session
+        return await self._keep_contact(self._call(method, arguments, keywords), session)
+
+    async def read(self, cursor: Any, session: Session | None = None) -> list[Document]:
+        """Read everything a cursor has."""
+        documents: list[Document] = await self._keep_contact(
+            self._call(cursor.to_list, (), {}), session
+        )
+        return documents
+
+    async def _keep_contact(self, reply: Awaitable[R], session: Session | None) -> R:
+        """Wait for a reply, and take note whether MongoDB could be reached."""
         try:
-            if self.is_blocking:
-                result = await self._threads.submit(partial(method, *arguments, **keywords))
-            else:
-                result = await method(*arguments, **keywords)
+            result = await reply
         except ConnectionFailure as error:
             self.contact.lost()
-            if keywords.get("session") is not None:
+            if session is not None:
                 # The caller's transaction needs the driver's labels to know what to repeat.
                 raise
             raise MonqueConnectionError(f"MongoDB cannot be reached: {error}") from error
         self.contact.made()
         return result
+
+    async def _call(
+        self, method: Callable[..., Any], arguments: tuple[object, ...], keywords: dict[str, object]
+    ) -> Any:
+        if self.is_blocking:
+            return await self._threads.submit(partial(method, *arguments, **keywords))
+        return await method(*arguments, **keywords)
 
     @property
     def socket_timeout(self) -> float | None:
@@ -112,9 +133,11 @@ class Collection:
     async def find(
         self, filter: Mapping[str, object], *, session: Session | None = None, **options: object
     ) -> list[Document]:
-        """Read all matching documents."""
+        """Read all matching documents, in one reply unless there are very many."""
+        # The server's first batch is 101 documents; a second round trip costs more than they do.
+        options.setdefault("batch_size", options.get("limit") or _BATCH_SIZE)
         cursor = self.native.find(filter, session=session, **options)
-        return await self._read(cursor)
+        return await self._handle.read(cursor, session)
 
     async def find_one(
         self, filter: Mapping[str, object], *, session: Session | None = None, **options: object
@@ -125,8 +148,8 @@ class Collection:
 
     async def aggregate(self, pipeline: Sequence[Mapping[str, object]]) -> list[Document]:
         """Read everything a pipeline yields."""
-        cursor = await self._call("aggregate", pipeline)
-        return await self._read(cursor)
+        cursor = await self._call("aggregate", pipeline, batchSize=_BATCH_SIZE)
+        return await self._handle.read(cursor)
 
     async def distinct(self, key: str, filter: Mapping[str, object]) -> list[object]:
         """Read the distinct values of a field."""
@@ -143,26 +166,32 @@ class Collection:
         """Insert documents in order."""
         await self._call("insert_many", documents, session=session)
 
-    async def update_one(
-        self, filter: Mapping[str, object], update: Mapping[str, object], **options: object
-    ) -> int:
+    async def update_one(self, filter: Mapping[str, object], update: Update) -> int:
         """Update one document and tell how many matched."""
-        result = await self._call("update_one", filter, update, **options)
+        result = await self._call("update_one", filter, update)
         return int(result.matched_count)
 
-    async def update_many(
-        self, filter: Mapping[str, object], update: Mapping[str, object], **options: object
-    ) -> int:
+    async def update_many(self, filter: Mapping[str, object], update: Update) -> int:
         """Update all matching documents and tell how many matched."""
-        result = await self._call("update_many", filter, update, **options)
+        result = await self._call("update_many", filter, update)
         return int(result.matched_count)
 
     async def find_one_and_update(
-        self, filter: Mapping[str, object], update: object, **options: object
+        self,
+        filter: Mapping[str, object],
+        update: Update,
+        *,
+        session: Session | None = None,
+        **options: object,
     ) -> Document | None:
         """Update one document and give it as it is afterwards."""
         found: Document | None = await self._call(
-            "find_one_and_update", filter, update, return_document=True, **options
+            "find_one_and_update",
+            filter,
+            update,
+            session=session,
+            return_document=True,
+            **options,
         )
         return found
 
@@ -173,36 +202,44 @@ class Collection:
         result = await self._call("bulk_write", requests, ordered=False, session=session)
         return int(result.matched_count), dict(result.upserted_ids or {})
 
-    async def delete_one(self, filter: Mapping[str, object], **options: object) -> int:
+    async def delete_one(self, filter: Mapping[str, object]) -> int:
         """Delete one document and tell how many were deleted."""
-        result = await self._call("delete_one", filter, **options)
+        result = await self._call("delete_one", filter)
         return int(result.deleted_count)
 
-    async def delete_many(self, filter: Mapping[str, object], **options: object) -> int:
+    async def delete_many(self, filter: Mapping[str, object]) -> int:
         """Delete all matching documents and tell how many were deleted."""
-        result = await self._call("delete_many", filter, **options)
+        result = await self._call("delete_many", filter)
         return int(result.deleted_count)
 
     async def create_indexes(self, indexes: Sequence[object]) -> None:
         """Create the indexes that are not there yet."""
         await self._call("create_indexes", indexes)
 
-    async def watch(self, pipeline: Sequence[Mapping[str, object]], **options: object) -> Any:
+    async def watch(self, pipeline: Sequence[Mapping[str, object]], max_await_ms: int) -> Any:
         """Open a change stream; the driver's own object, of the handle's kind."""
         # A change stream only ever tells of what a majority has.
         majority = self.native.with_options(read_concern=ReadConcern("majority"))
-        return await self._handle.call(majority.watch, pipeline, **options)
+        return await self._handle.call(
+            majority.watch,
+            pipeline,
+            full_document="updateLookup",
+            max_await_time_ms=max_await_ms,
+        )
 
     async def call(self, method: Callable[..., Any], *arguments: object) -> Any:
         """Call a method of something this collection opened."""
         return await self._handle.call(method, *arguments)
 
-    async def _read(self, cursor: Any) -> list[Document]:
-        documents: list[Document] = await self._handle.call(cursor.to_list)
-        return documents
-
-    async def _call(self, method: str, *arguments: object, **keywords: object) -> Any:
-        return await self._handle.call(getattr(self.native, method), *arguments, **keywords)
+    async def _call(
+        self,
+        method: str,
+        *arguments: object,
+        session: Session | None = None,
+        **keywords: object,
+    ) -> Any:
+        bound = getattr(self.native, method)
+        return await self._handle.call(bound, *arguments, session=session, **keywords)
 
 
 def native_session(session: object) -> Session | None:

@@ -35,7 +35,8 @@ def job_indexes(*, retention: bool) -> Sequence[IndexModel]:
             partialFilterExpression=PENDING,
         ),
         IndexModel(
-            [("heartbeatInterval", ASCENDING), ("lastHeartbeat", ASCENDING)],
+            # The status leads, constant as it is: without it `distinct` would not use the index.
+            [("status", ASCENDING), ("heartbeatInterval", ASCENDING), ("lastHeartbeat", ASCENDING)],
             name="monque_py_processing",
             partialFilterExpression=PROCESSING,
         ),

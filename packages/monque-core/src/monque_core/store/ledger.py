@@ -14,7 +14,14 @@ from pymongo import UpdateMany
 from pymongo.errors import DuplicateKeyError
 
 from monque_core.jobs.job import AnyJob, Job, JobStatus
-from monque_core.jobs.outcome import Completed, OccurrenceFailed, Outcome, Released, Retrying
+from monque_core.jobs.outcome import (
+    Completed,
+    Failed,
+    OccurrenceFailed,
+    Outcome,
+    Released,
+    Retrying,
+)
 from monque_core.store.documents import to_document, to_job
 from monque_core.store.transitions import (
     Owner,
@@ -168,25 +175,27 @@ def _judge(settlement: Settlement, state: Document | None, owner: Owner) -> Verd
         if state.get("claimedBy") != owner.instance_id:
             return "lost"
         return Rescheduled(state.get("repeatInterval"), state.get("timezone"))
-    if _was_put_back(settlement, state):
-        return "lost"
-    return "written"
+    return "lost" if _is_anothers_doing(settlement, state) else "written"
 
 
-def _was_put_back(settlement: Settlement, state: Document) -> bool:
-    """Tell whether someone else returned the job to the queue and left our token on it.
+def _is_anothers_doing(settlement: Settlement, state: Document) -> bool:
+    """Tell whether someone else took the job from us and left our token on it.
 
     Instances that know nothing of tokens do that when they recover stale jobs.
     """
-    if isinstance(settlement.outcome, Released) or state["status"] != JobStatus.PENDING:
-        return False
-    if isinstance(settlement.outcome, Completed):
-        return True
-    job = settlement.job
-    unchanged = state.get("nextRunAt") == job.next_run_at
-    if isinstance(settlement.outcome, Retrying):
-        unchanged = unchanged and (state.get("failCount") or 0) == job.fail_count
-    return unchanged
+    job, status = settlement.job, state["status"]
+    put_back = status == JobStatus.PENDING and state.get("nextRunAt") == job.next_run_at
+    match settlement.outcome:
+        case Completed():
+            return bool(status != JobStatus.COMPLETED)
+        case Failed():
+            return put_back or status == JobStatus.COMPLETED
+        case Retrying():
+            return put_back and (state.get("failCount") or 0) == job.fail_count
+        case Released():
+            return False
+        case _:
+            return put_back
 
 
 def _failed_copy(job: AnyJob, reason: str, now: datetime) -> AnyJob:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pymongo.errors import OperationFailure
-
 from monque_core.errors import InvalidJobError
-from monque_core.store.documents import to_job, unreadable
+from monque_core.store.documents import to_job
 from monque_core.store.indexes import PENDING, PROCESSING
 from monque_core.store.transitions import CLAIM_ORDER, Owner, claim, due, set_aside
 
@@ -22,8 +20,6 @@ if TYPE_CHECKING:
     from monque_core.store.handle import Collection, Document
 
 _CANDIDATE_FIELDS = {"name": 1, "claims": 1, "failCount": 1}
-_TYPE_MISMATCH = 14
-_WEED_LIMIT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +29,6 @@ class Candidate:
     id: object
     name: str
     interrupted: bool
-    problem: InvalidJobError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +81,7 @@ class Queue:
         self, name: str, token: ObjectId, now: datetime
     ) -> AnyJob | Unreadable | None:
         """Claim the first due job of a name in a single operation."""
-        try:
-            return await self._claim_single({"name": name}, token, now)
-        except OperationFailure as error:
-            if error.code != _TYPE_MISMATCH:
-                raise
-            return await self._weed_out(name, now)
+        return await self._claim_single({"name": name}, token, now)
 
     async def claim_one(
         self, candidate: Candidate, token: ObjectId, now: datetime
@@ -107,41 +97,30 @@ class Queue:
         step = claim({"_id": {"$in": ids}}, self._owner, token, now)
         if not await self._collection.update_many(step.filter, step.update):
             return []
-        return await self.claimed_with(token, ids)
+        return await self._read_back({"_id": {"$in": ids}}, token)
 
-    async def claimed_with(
-        self, token: ObjectId, ids: Sequence[object] | None = None
-    ) -> list[AnyJob | Unreadable]:
-        """Read back what a token has claimed; the only proof that a claim was made."""
-        mine: Document = {
-            **PROCESSING,
-            "claimedBy": self._owner.instance_id,
-            "claimToken": token,
-        }
-        if ids is not None:
-            mine["_id"] = {"$in": ids}
-        documents = await self._collection.find(mine)
-        jobs = [await self._read(document) for document in documents]
-        # An index on _id returns them by age; runs start in the order of the claim.
-        jobs.sort(key=_claim_rank)
-        return jobs
+    async def claimed_with(self, token: ObjectId, since: datetime) -> list[AnyJob | Unreadable]:
+        """Read back what a token has claimed at that time, though no reply told of it."""
+        return await self._read_back(
+            {
+                "heartbeatInterval": self._owner.heartbeat_ms,
+                "lastHeartbeat": {"$gte": since},
+            },
+            token,
+        )
 
     async def has_due(self, names: Sequence[str], now: datetime) -> bool:
         """Tell whether anything of these names could be claimed now."""
         return bool(await self.look(names, 1, now))
 
-    async def set_aside(self, job_id: object, error: InvalidJobError, now: datetime) -> Unreadable:
-        """Fail a document that cannot be read as a job, so that it is met only once."""
-        step = set_aside(job_id, str(error), now)
-        await self._collection.update_one(step.filter, step.update)
-        return Unreadable(job_id, error)
-
-    async def _weed_out(self, name: str, now: datetime) -> Unreadable | None:
-        """Set aside the document whose claims cannot be counted."""
-        for candidate in await self.look([name], _WEED_LIMIT, now):
-            if candidate.problem is not None:
-                return await self.set_aside(candidate.id, candidate.problem, now)
-        return None
+    async def _read_back(self, selection: Document, token: ObjectId) -> list[AnyJob | Unreadable]:
+        """Read what carries the token, which alone proves that a claim was made."""
+        mine = {"claimedBy": self._owner.instance_id, "claimToken": token}
+        documents = await self._collection.find({**PROCESSING, **selection, **mine})
+        jobs = [await self._read(document) for document in documents]
+        # The indexes return them in other orders; runs start in the order of the claim.
+        jobs.sort(key=_claim_rank)
+        return jobs
 
     async def _claim_single(
         self, selection: Document, token: ObjectId, now: datetime
@@ -156,7 +135,10 @@ class Queue:
         try:
             return to_job(document)
         except InvalidJobError as error:
-            return await self.set_aside(document["_id"], error, document["lockedAt"])
+            # It is failed at once, so that it is met only once.
+            step = set_aside(document["_id"], str(error), document["lockedAt"])
+            await self._collection.update_one(step.filter, step.update)
+            return Unreadable(document["_id"], error)
 
 
 def _one_of(names: Sequence[str]) -> Any:
@@ -173,12 +155,9 @@ def _first_due(name: str, limit: int, now: datetime) -> list[Document]:
 
 
 def _candidate(document: Document) -> Candidate:
-    claims, fail_count = document.get("claims") or 0, document.get("failCount") or 0
-    for field, value in (("claims", claims), ("failCount", fail_count)):
-        if not isinstance(value, (int, float)):
-            problem = unreadable(field, value)
-            return Candidate(document["_id"], document["name"], interrupted=False, problem=problem)
-    return Candidate(document["_id"], document["name"], interrupted=claims > fail_count)
+    claims, failures = document.get("claims") or 0, document.get("failCount") or 0
+    is_counted = isinstance(claims, (int, float)) and isinstance(failures, (int, float))
+    return Candidate(document["_id"], document["name"], is_counted and claims > failures)
 
 
 def _claim_rank(job: AnyJob | Unreadable) -> tuple[int, Any]:

@@ -37,7 +37,7 @@ class Schedules:
             if not stored.deduplicated or self._is_same(stored, wanted):
                 return stored
             updated = await self._collection.find_one_and_update(
-                _unchanged(stored), {"$set": _changes(stored, wanted)}, session=session
+                _unchanged(stored), _update(stored, wanted), session=session
             )
             if updated is not None:
                 return to_job(updated, deduplicated=True)
@@ -82,12 +82,11 @@ def _unchanged(job: AnyJob) -> Document:
     return condition
 
 
-def _changes(stored: AnyJob, wanted: AnyJob) -> Document:
+def _update(stored: AnyJob, wanted: AnyJob) -> Document:
     changes: Document = {
         "repeatInterval": wanted.repeat_interval,
         "timezone": wanted.timezone,
         "data": wanted.data,
-        "priority": wanted.priority,
         "updatedAt": wanted.updated_at,
     }
     if stored.status == JobStatus.PENDING and _moves(stored, wanted):
@@ -95,7 +94,9 @@ def _changes(stored: AnyJob, wanted: AnyJob) -> Document:
         # An ordinary job that becomes a schedule still has its own run to do.
         due_at = tick if stored.is_recurring else min(tick, stored.next_run_at)
         changes |= {"nextRunAt": due_at, "failCount": 0, "claims": 0}
-    return changes
+    if not wanted.priority:
+        return {"$set": changes, "$unset": {"priority": ""}}
+    return {"$set": {**changes, "priority": wanted.priority}}
 
 
 def _moves(stored: AnyJob, wanted: AnyJob) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from monque_core.jobs.job import JobStatus
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from monque_core.store.handle import Document
 
+# Not "no date by $type", which has no index bounds: this has, and means the same.
+_EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
 _LONGEST_INTERVAL_MS = timedelta(days=365) // timedelta(milliseconds=1)
 
 
@@ -31,7 +33,7 @@ def stale(intervals: Iterable[object], now: datetime, lock_timeout: timedelta) -
             {"heartbeatInterval": interval_ms, "lastHeartbeat": {"$lt": now - silence}},
             {
                 "heartbeatInterval": interval_ms,
-                "lastHeartbeat": {"$not": {"$type": "date"}},
+                "lastHeartbeat": {"$not": {"$gte": _EARLIEST}},
                 **locked_too_long,
             },
         ]
@@ -41,5 +43,12 @@ def stale(intervals: Iterable[object], now: datetime, lock_timeout: timedelta) -
 
 def _intervals(values: Iterable[object]) -> list[float]:
     """Keep what can be an interval: other programs may have stored anything."""
-    numbers = {value for value in values if isinstance(value, (int, float))}
-    return sorted(value for value in numbers if 0 < value <= _LONGEST_INTERVAL_MS)
+    return sorted(
+        {
+            value
+            for value in values
+            if isinstance(value, (int, float))
+            and not isinstance(value, bool)
+            and 0 < value <= _LONGEST_INTERVAL_MS
+        }
+    )

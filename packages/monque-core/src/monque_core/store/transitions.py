@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bson import ObjectId
 
     from monque_core.jobs.job import AnyJob
-    from monque_core.store.handle import Document
+    from monque_core.store.handle import Document, Update
 
 CLAIM_ORDER: Final = [("priority", -1), ("nextRunAt", 1)]
 _CLAIM_FIELDS: Final = ("lockedAt", "claimedBy", "lastHeartbeat", "heartbeatInterval")
@@ -40,7 +40,7 @@ class Transition:
     """One conditional write."""
 
     filter: Document
-    update: Document
+    update: Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,11 @@ def due(now: datetime) -> Document:
 
 def claim(selection: Document, owner: Owner, token: ObjectId, now: datetime) -> Transition:
     """Take due jobs among the selected: pending → processing."""
+    counted = {"$cond": [{"$isNumber": "$claims"}, {"$add": ["$claims", 1]}, 1]}
     return Transition(
         {**selection, **due(now)},
-        {"$set": _claimed(owner, token, now), "$inc": {"claims": 1}},
+        # A pipeline, for $inc would fail a whole batch on one null that another program stored.
+        [{"$set": {**_literal(_claimed(owner, token, now)), "claims": counted}}],
     )
 
 
@@ -217,3 +219,8 @@ def _claimed(owner: Owner, token: ObjectId, now: datetime) -> Document:
         "updatedAt": now,
         "claimToken": token,
     }
+
+
+def _literal(values: Document) -> Document:
+    """Keep a pipeline from reading a text that begins with a dollar sign as a field."""
+    return {field: {"$literal": value} for field, value in values.items()}
