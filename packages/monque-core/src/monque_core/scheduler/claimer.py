@@ -54,6 +54,8 @@ class Harvest:
     more: dict[str, int] = field(default_factory=dict)
     held_back: set[str] = field(default_factory=set)
     """Names with a recovered job at hand, which waits for a free slot to be claimed alone."""
+    fault: Exception | None = None
+    """What kept the claim from being all that it might have been."""
 
 
 @dataclass(slots=True, eq=False)
@@ -142,7 +144,7 @@ class Claimer:
             candidates = await self._queue.look(names, limit, now)
             self._is_crowded = len(names) > 1 and len(candidates) == limit
         by_name: defaultdict[str, list[Candidate]] = defaultdict(list)
-        for candidate in candidates:
+        for candidate in self._readable(candidates):
             by_name[candidate.name].append(candidate)
         return by_name
 
@@ -175,7 +177,7 @@ class Claimer:
             for candidate in alone:
                 await self._claim_alone(candidate, free, harvest, now)
         except Exception as error:  # noqa: BLE001  # what was claimed before it must still run
-            self._announcer.errored(error)
+            harvest.fault = error
             harvest.more.update(dict.fromkeys(asks, MANY))
         return harvest
 
@@ -213,11 +215,12 @@ class Claimer:
             self._doubts.append(doubt)
             raise
 
-    def _readable(self, found: Sequence[AnyJob | Unreadable | None]) -> list[AnyJob]:
-        jobs: list[AnyJob] = []
+    def _readable(self, found: Sequence[R | Unreadable | None]) -> list[R]:
+        """Report what is no job, and keep the rest."""
+        readable: list[R] = []
         for one in found:
             if isinstance(one, Unreadable):
                 self._announcer.errored(one.error)
             elif one is not None:
-                jobs.append(one)
-        return jobs
+                readable.append(one)
+        return readable

@@ -205,6 +205,8 @@ class Dispatcher(Loop):
             raise
         else:
             self._bring_in(demands, harvest, loop.time() - asked_at)
+            if harvest.fault is not None:
+                raise harvest.fault
         finally:
             self.is_claiming = False
 

@@ -59,9 +59,16 @@ def to_document(job: AnyJob) -> Document:
 
 def to_job(document: Mapping[str, Any], *, deduplicated: bool = False) -> AnyJob:
     """Read a job; a stored null is unset. Raise `InvalidJobError` for what no job can be."""
+    job = _read(document, deduplicated=deduplicated)
+    if not _is_sound(job):
+        _mend(job)
+    return job
+
+
+def _read(document: Mapping[str, Any], *, deduplicated: bool) -> AnyJob:
     get = document.get
     timeout_ms = get("timeoutMs")
-    job: AnyJob = Job(
+    return Job(
         id=document["_id"],
         name=get("name"),  # type: ignore[arg-type]  # checked below
         data=get("data"),
@@ -85,9 +92,6 @@ def to_job(document: Mapping[str, Any], *, deduplicated: bool = False) -> AnyJob
         timeout=None if timeout_ms is None else _milliseconds(timeout_ms),
         deduplicated=deduplicated,
     )
-    if not _is_sound(job):
-        _mend(job)
-    return job
 
 
 def _milliseconds(value: object) -> timedelta:

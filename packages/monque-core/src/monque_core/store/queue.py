@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from monque_core.errors import InvalidJobError
-from monque_core.store.documents import to_job
+from monque_core.store.documents import to_job, unreadable
 from monque_core.store.indexes import PENDING, PROCESSING
 from monque_core.store.transitions import CLAIM_ORDER, Owner, claim, due, set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
 
     from bson import ObjectId
 
@@ -46,7 +46,9 @@ class Queue:
         self._collection = collection
         self._owner = owner
 
-    async def look(self, names: Sequence[str], limit: int, now: datetime) -> list[Candidate]:
+    async def look(
+        self, names: Sequence[str], limit: int, now: datetime
+    ) -> list[Candidate | Unreadable]:
         """See the first due jobs of all these names together, in one cheap query."""
         documents = await self._collection.find(
             {"name": _one_of(names), **due(now)},
@@ -54,16 +56,19 @@ class Queue:
             sort=CLAIM_ORDER,
             limit=limit,
         )
-        return [_candidate(document) for document in documents]
+        return [await self._candidate(document, now) for document in documents]
 
-    async def look_at_each(self, limits: Mapping[str, int], now: datetime) -> list[Candidate]:
+    async def look_at_each(
+        self, limits: Mapping[str, int], now: datetime
+    ) -> list[Candidate | Unreadable]:
         """See the first due jobs of each name, so that no name hides another; still one query."""
         branches = [_first_due(name, limit, now) for name, limit in limits.items()]
         pipeline = branches[0] + [
             {"$unionWith": {"coll": self._collection.name, "pipeline": branch}}
             for branch in branches[1:]
         ]
-        return [_candidate(document) for document in await self._collection.aggregate(pipeline)]
+        documents = await self._collection.aggregate(pipeline)
+        return [await self._candidate(document, now) for document in documents]
 
     async def upcoming(
         self, names: Sequence[str], after: datetime, until: datetime, limit: int
@@ -75,7 +80,9 @@ class Queue:
             sort=[("nextRunAt", 1)],
             limit=limit,
         )
-        return [(document["name"], document["nextRunAt"]) for document in documents]
+        due_times = [(document["name"], document["nextRunAt"]) for document in documents]
+        # An array matches what one of its elements does.
+        return [(name, at) for name, at in due_times if type(name) is str and type(at) is datetime]
 
     async def claim_first(
         self, name: str, token: ObjectId, now: datetime
@@ -135,10 +142,21 @@ class Queue:
         try:
             return to_job(document)
         except InvalidJobError as error:
-            # It is failed at once, so that it is met only once.
-            step = set_aside(document["_id"], str(error), document["lockedAt"])
-            await self._collection.update_one(step.filter, step.update)
-            return Unreadable(document["_id"], error)
+            return await self._set_aside(document["_id"], error, document["lockedAt"])
+
+    async def _candidate(self, document: Document, now: datetime) -> Candidate | Unreadable:
+        name = document["name"]
+        if type(name) is not str:
+            return await self._set_aside(document["_id"], unreadable("name", name), now)
+        claims, failures = document.get("claims") or 0, document.get("failCount") or 0
+        is_counted = isinstance(claims, (int, float)) and isinstance(failures, (int, float))
+        return Candidate(document["_id"], name, is_counted and claims > failures)
+
+    async def _set_aside(self, job_id: object, error: InvalidJobError, now: datetime) -> Unreadable:
+        """Fail a document that is no job, so that it is met only once."""
+        step = set_aside(job_id, str(error), now)
+        await self._collection.update_one(step.filter, step.update)
+        return Unreadable(job_id, error)
 
 
 def _one_of(names: Sequence[str]) -> Any:
@@ -152,12 +170,6 @@ def _first_due(name: str, limit: int, now: datetime) -> list[Document]:
         {"$limit": limit},
         {"$project": _CANDIDATE_FIELDS},
     ]
-
-
-def _candidate(document: Document) -> Candidate:
-    claims, failures = document.get("claims") or 0, document.get("failCount") or 0
-    is_counted = isinstance(claims, (int, float)) and isinstance(failures, (int, float))
-    return Candidate(document["_id"], document["name"], is_counted and claims > failures)
 
 
 def _claim_rank(job: AnyJob | Unreadable) -> tuple[int, Any]:
