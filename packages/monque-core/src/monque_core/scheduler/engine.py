@@ -125,33 +125,35 @@ class Engine:
 
     async def stop(self, seconds: float) -> None:
         """Finish what runs within so many seconds, hand back the rest, leave nothing behind."""
-        deadline = asyncio.get_running_loop().time() + seconds
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + seconds
         try:
             await _until(deadline, self._dispatcher.close())
             await self._dispatcher.stop()
             self._dispatcher.hand_back()
-            if not await _until(deadline, self._runs.wait_until_none()):
-                await self._cut_short()
+            drained = await _until(deadline, self._runs.wait_until_none())
+            last_deadline = clock() + _LAST_WRITES_SECONDS
+            if not drained:
+                await self._cut_short(last_deadline)
+            await self._give_back_lease(last_deadline)
         finally:
             for loop in self._loops():
                 await loop.stop()
-            await self._last_words()
             self._threads.dismiss()
 
-    async def _cut_short(self) -> None:
+    async def _cut_short(self, last_deadline: float) -> None:
         """Cancel what still runs and write what can still be written."""
         unfinished = list(self._runs)
         self._announcer.errored(ShutdownTimeoutError([run.job for run in unfinished]))
         for run in unfinished:
             if run.stage == "running":
                 run.end("stop")
-        last = asyncio.get_running_loop().time() + _LAST_WRITES_SECONDS
-        await _until(last, self._runs.wait_until_none())
+        await _until(last_deadline, self._runs.wait_until_none())
 
-    async def _last_words(self) -> None:
-        last = asyncio.get_running_loop().time() + _LAST_WRITES_SECONDS
+    async def _give_back_lease(self, last_deadline: float) -> None:
+        await self._lease.stop()
         try:
-            await _until(last, self._lease.give_back())
+            await _until(last_deadline, self._lease.give_back())
         except Exception as error:  # noqa: BLE001  # the lease runs out by itself
             self._announcer.errored(error)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
@@ -92,8 +91,7 @@ class Listener(Loop):
             self._dispatcher.see_changes(connected=False)
             reader.cancel()
             await asyncio.wait([reader])
-            with contextlib.suppress(Exception):
-                await stream.close()
+            await stream.close()
         if not reader.cancelled():
             reader.result()
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from monque_core.errors import MonqueError
 from monque_core.jobs.outcome import RetryPolicy, after_exhaustion, settled
+from monque_core.options import STALE_AFTER_HEARTBEATS
 from monque_core.scheduler.loop import Periodic
 from monque_core.store.ledger import Settlement
 
@@ -60,14 +61,16 @@ class Recovery(Periodic):
         return recovered
 
     async def _tick(self) -> None:
-        # After an outage, live instances first need the time to show that they live.
-        if self._store.contact.steady_for >= self._interval:
-            await self.recover()
+        await self.recover()
 
     async def _take_back(self, batch: StaleBatch) -> int:
         # A blocked event loop may have delayed our own heartbeat: what runs here is not abandoned.
         held = {(run.job.id, run.job.claim_token) for run in self._runs}
-        abandoned = [job for job in batch.jobs if (job.id, job.claim_token) not in held]
+        abandoned = [
+            job
+            for job in batch.jobs
+            if (job.id, job.claim_token) not in held and self._could_be_heard(job)
+        ]
         spent = [job for job in abandoned if job.claims >= self._policy.limit_for(job)]
         for job in spent:
             await self._fail(batch, job)
@@ -78,6 +81,13 @@ class Recovery(Periodic):
         for job in alive:
             self._wakeups.hint(job.name, 1)
         return revived
+
+    def _could_be_heard(self, job: AnyJob) -> bool:
+        """Tell whether the owner had its three heartbeats' time since MongoDB was last away."""
+        if not isinstance(job.heartbeat_interval, (int, float)):
+            return True
+        patience = STALE_AFTER_HEARTBEATS * job.heartbeat_interval / 1000
+        return self._store.contact.steady_for >= patience
 
     async def _fail(self, batch: StaleBatch, job: AnyJob) -> None:
         """Give up a job through the ordinary failure, which a claim of our own allows."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from pymongo.errors import OperationFailure
+from pymongo.errors import OperationFailure, PyMongoError
 
+from monque_core.errors import MonqueConnectionError
 from monque_core.jobs.job import JobStatus
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 _AWAIT_SECONDS = 30.0
 _BLOCKING_AWAIT_SECONDS = 0.5
+_PATIENCE_SECONDS = 1.0
 _NO_REPLICA_SET = 40573
 _UNAUTHORIZED = 13
 
@@ -86,20 +89,22 @@ class ChangeStream:
         return Change(event["documentKey"]["_id"], event["name"], due_at, is_insert)
 
     async def _try_next(self) -> Document | None:
-        reading = asyncio.ensure_future(self._collection.call(self._native.try_next))
+        reading = asyncio.ensure_future(self._collection.next_change(self._native))
         try:
             event: Document | None = await asyncio.shield(reading)
         except asyncio.CancelledError:
             # A thread cannot be called off, and the stream must not be closed under it.
             if not self._blocking:
                 reading.cancel()
-            await asyncio.wait([reading])
+            await asyncio.wait([reading], timeout=_PATIENCE_SECONDS)
             raise
         return event
 
     async def close(self) -> None:
-        """Stop watching."""
-        await self._collection.call(self._native.close)
+        """Stop watching; a server that does not answer is not waited for."""
+        with contextlib.suppress(PyMongoError, MonqueConnectionError, TimeoutError):
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                await self._collection.close(self._native)
 
 
 def _pipeline(names: Sequence[str]) -> list[Document]:

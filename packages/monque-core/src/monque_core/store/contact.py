@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+_SLOW_SECONDS = 1.0
+
 
 class Contact:
     """The last time MongoDB answered, and since when it has not."""
@@ -14,10 +16,11 @@ class Contact:
         self.is_lost = False
         self.outages = 0
 
-    def made(self) -> None:
-        """Note an answer."""
+    def made(self, asked_at: float) -> None:
+        """Note the answer to a question of that time, by `time.monotonic()`."""
         self._last = time.monotonic()
-        if self.is_lost:
+        # A server that freezes loses no connection, but nobody's heartbeat gets through either.
+        if self.is_lost or self._last - asked_at > _SLOW_SECONDS:
             self.is_lost = False
             self._back_since = self._last
 
@@ -34,5 +37,5 @@ class Contact:
 
     @property
     def steady_for(self) -> float:
-        """Tell for how many seconds the connection has held since it was last lost."""
+        """Tell for how many seconds MongoDB has answered in time, since it last did not."""
         return 0.0 if self.is_lost else time.monotonic() - self._back_since

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from datetime import UTC
 from functools import partial
@@ -82,8 +83,18 @@ class Handle:
         )
         return documents
 
-    async def _keep_contact(self, reply: Awaitable[R], session: Session | None) -> R:
+    async def next_change(self, stream: Any) -> Document | None:
+        """Wait for a change, for which MongoDB may take its time."""
+        change: Document | None = await self._keep_contact(
+            self._call(stream.try_next, (), {}), None, may_wait=True
+        )
+        return change
+
+    async def _keep_contact(
+        self, reply: Awaitable[R], session: Session | None, *, may_wait: bool = False
+    ) -> R:
         """Wait for a reply, and take note whether MongoDB could be reached."""
+        asked_at = time.monotonic()
         try:
             result = await reply
         except ConnectionFailure as error:
@@ -92,7 +103,7 @@ class Handle:
                 # The caller's transaction needs the driver's labels to know what to repeat.
                 raise
             raise MonqueConnectionError(f"MongoDB cannot be reached: {error}") from error
-        self.contact.made()
+        self.contact.made(time.monotonic() if may_wait else asked_at)
         return result
 
     async def _call(
@@ -227,9 +238,13 @@ class Collection:
             max_await_time_ms=max_await_ms,
         )
 
-    async def call(self, method: Callable[..., Any], *arguments: object) -> Any:
-        """Call a method of something this collection opened."""
-        return await self._handle.call(method, *arguments)
+    async def next_change(self, stream: Any) -> Document | None:
+        """Wait for a change in a stream of this collection."""
+        return await self._handle.next_change(stream)
+
+    async def close(self, stream: Any) -> None:
+        """Close a stream of this collection."""
+        await self._handle.call(stream.close)
 
     async def _call(
         self,
