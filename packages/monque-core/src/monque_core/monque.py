@@ -261,7 +261,7 @@ class Monque(Producer, IsolatingEmitter):
             retry_policy(options),
             options.heartbeat_interval,
             Runs(),
-            Wakeups(),
+            Wakeups(self._workers),
             self._announcer,
         )
 

@@ -55,7 +55,7 @@ class Engine:
         self._threads = ThreadPool("monque-job")
         policy = retry_policy(options)
         self._runs = runs = Runs()
-        self._wakeups = wakeups = Wakeups()
+        self._wakeups = wakeups = Wakeups(workers)
         slots = Slots(workers, options.instance_concurrency)
         backlog = Backlog(slots)
         self._settler = Settler(store.ledger, clock, policy, runs, wakeups, announcer)

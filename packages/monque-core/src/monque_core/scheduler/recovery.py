@@ -53,8 +53,9 @@ class Recovery(Periodic):
             batch = await self._store.stale_jobs.find(now, _BATCH_SIZE)
             for error in batch.unreadable:
                 self._announcer.errored(error)
-            recovered += await self._take_back(batch)
-            if len(batch.jobs) + len(batch.unreadable) < _BATCH_SIZE:
+            revived = await self._take_back(batch)
+            recovered += revived
+            if not revived or len(batch.jobs) + len(batch.unreadable) < _BATCH_SIZE:
                 break
         if recovered:
             self._announcer.recovered(recovered)

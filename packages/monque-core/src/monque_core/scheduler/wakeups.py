@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
 MANY: Final = 1 << 30
 """More due jobs than can be counted: nobody knows how many there are."""
@@ -18,7 +18,8 @@ MANY: Final = 1 << 30
 class Wakeups:
     """How many jobs of each name are thought to be due, and which become due when."""
 
-    def __init__(self) -> None:
+    def __init__(self, served: Container[str]) -> None:
+        self._served = served
         self._due: dict[str, int] = {}
         self._later: Counter[tuple[datetime, str]] = Counter()
         self._order: list[tuple[datetime, str]] = []
@@ -27,7 +28,9 @@ class Wakeups:
         """Until when `_later` is complete; what lies beyond is asked for when it comes nearer."""
 
     def hint(self, name: str, count: int = MANY) -> None:
-        """Note that so many jobs of this name may be due."""
+        """Note that so many jobs of this name may be due, if they can be run here."""
+        if name not in self._served:
+            return
         self._due[name] = min(MANY, self._due.get(name, 0) + count)
         self._signal.set()
 
