@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 Duration: TypeAlias = int | float | timedelta
 
@@ -15,7 +15,7 @@ def to_timedelta(value: object) -> timedelta:
     """Read seconds or a `timedelta`; raise `ValueError` for anything that is no finite duration."""
     if isinstance(value, timedelta):
         duration = value
-    elif isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+    elif _is_number(value):
         try:
             duration = timedelta(seconds=value)
         except OverflowError:
@@ -25,6 +25,12 @@ def to_timedelta(value: object) -> timedelta:
     if abs(duration) > _LONGEST:
         raise ValueError("is too long")
     return duration
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    if isinstance(value, float):
+        return not math.isnan(value)
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def to_milliseconds(duration: timedelta) -> int:

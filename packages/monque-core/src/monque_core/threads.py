@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import threading
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
 R = TypeVar("R")
+_Work: TypeAlias = "Callable[[], Callable[[], None]]"
 
 
 class ThreadPool:
@@ -49,47 +50,57 @@ class ThreadPool:
 
 
 class _Crew:
-    """The threads between two dismissals."""
+    """The threads between two dismissals, each with an inbox of its own."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._lock = threading.Lock()
-        self._queue: SimpleQueue[Callable[[], Callable[[], None]] | None] = SimpleQueue()
-        self._threads: list[threading.Thread] = []
-        self._idle: set[threading.Thread] = set()
-        self._spoken_for = 0
+        self._idle: list[_Thread] = []
+        self._made = 0
+        self._is_dismissed = False
 
-    def take_on(self, work: Callable[[], Callable[[], None]]) -> None:
+    def take_on(self, work: _Work) -> None:
         with self._lock:
-            if len(self._idle) > self._spoken_for:
-                self._spoken_for += 1
+            if self._idle:
+                thread = self._idle.pop()
             else:
-                name = f"{self._name}-{len(self._threads) + 1}"
-                thread = threading.Thread(target=self._serve, name=name, daemon=True)
-                self._threads.append(thread)
-                self._idle.add(thread)
-                self._spoken_for += 1
+                self._made += 1
+                thread = _Thread(self, f"{self._name}-{self._made}")
                 thread.start()
-            self._queue.put(work)
+        thread.inbox.put(work)
+
+    def make_idle(self, thread: _Thread) -> bool:
+        """Take a thread back, unless it is no longer needed."""
+        with self._lock:
+            if not self._is_dismissed:
+                self._idle.append(thread)
+            return not self._is_dismissed
 
     def dismiss(self) -> None:
         with self._lock:
-            idle = list(self._idle)
-        for _ in self._threads:
-            self._queue.put(None)
+            self._is_dismissed = True
+            idle, self._idle = self._idle, []
+        for thread in idle:
+            thread.inbox.put(None)
         for thread in idle:
             thread.join()
 
-    def _serve(self) -> None:
-        me = threading.current_thread()
-        while (work := self._queue.get()) is not None:
-            with self._lock:
-                self._spoken_for -= 1
-                self._idle.discard(me)
+
+class _Thread(threading.Thread):
+    """A thread that does what is put into its inbox, one thing at a time."""
+
+    def __init__(self, crew: _Crew, name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self.inbox: SimpleQueue[_Work | None] = SimpleQueue()
+        self._crew = crew
+
+    def run(self) -> None:
+        """Work until dismissed."""
+        is_needed = True
+        while is_needed and (work := self.inbox.get()) is not None:
             deliver = work()
             # Idle before the result is known, so that work which follows it finds this thread.
-            with self._lock:
-                self._idle.add(me)
+            is_needed = self._crew.make_idle(self)
             deliver()
 
 

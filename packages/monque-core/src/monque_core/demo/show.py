@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -18,9 +17,10 @@ from monque_core.demo.view import Picture
 from monque_core.demo.work import EMAIL, REMINDER, produce, register, schedule
 from monque_core.local import LocalMongo
 from monque_core.monque import Monque
+from monque_core.signals import on_signals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from datetime import datetime
 
     from pymongo.asynchronous.collection import AsyncCollection
@@ -132,25 +132,6 @@ class Show:
 async def perform(seconds: float, make_view: Callable[[], View]) -> Report:
     """Start a MongoDB and run the demonstration on it; Ctrl-C ends it early but in order."""
     enough = asyncio.Event()
-    with _on_interrupt(enough.set):
+    with on_signals(enough.set):
         async with LocalMongo() as mongo, AsyncMongoClient[dict[str, Any]](mongo.uri) as client:
             return await Show(client, seconds).run(make_view(), enough)
-
-
-@contextlib.contextmanager
-def _on_interrupt(callback: Callable[[], None]) -> Iterator[None]:
-    """Call back at the first interrupt; a second one does what it would do anyway."""
-    loop = asyncio.get_running_loop()
-
-    def received() -> None:
-        loop.remove_signal_handler(signal.SIGINT)
-        callback()
-
-    # Windows has no signal handlers on its loop: there, Ctrl-C ends the demonstration at once.
-    with contextlib.suppress(NotImplementedError):
-        loop.add_signal_handler(signal.SIGINT, received)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(NotImplementedError):
-            loop.remove_signal_handler(signal.SIGINT)

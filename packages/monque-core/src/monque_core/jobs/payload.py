@@ -18,7 +18,9 @@ LARGEST_DOCUMENT = 16 * 1024 * 1024
 _ROOM_FOR_OTHER_FIELDS = 64 * 1024
 LARGEST_PAYLOAD = LARGEST_DOCUMENT - _ROOM_FOR_OTHER_FIELDS
 DEEPEST_PAYLOAD = 98
-_SMALLEST_DEEP = DEEPEST_PAYLOAD * len(bson.encode({"": {}}))  # fewer bytes cannot be so deep
+_BYTES_PER_LEVEL = len(bson.encode({"": {}})) - len(bson.encode({}))
+_SMALLEST_DEEP = DEEPEST_PAYLOAD * _BYTES_PER_LEVEL
+"""Fewer bytes than these cannot be nested so deep, and need not be counted through."""
 _EMPTY_WRAPPER = len(bson.encode({"d": None}))
 _DERIVED_KEY_PREFIX = "monque:schedule:"
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bson import ObjectId
 
+from monque_core.scheduler.probation import is_suspicious
 from monque_core.scheduler.turns import Turns
 from monque_core.scheduler.wakeups import MANY
 from monque_core.store.queue import Unreadable
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from monque_core.clock import Clock
     from monque_core.jobs.job import AnyJob
+    from monque_core.jobs.outcome import RetryPolicy
     from monque_core.scheduler.announcer import Announcer
     from monque_core.store.queue import Candidate, Queue
 
@@ -54,6 +56,8 @@ class Harvest:
     more: dict[str, int] = field(default_factory=dict)
     held_back: set[str] = field(default_factory=set)
     """Names with a recovered job at hand, which waits for a free slot to be claimed alone."""
+    awaiting_trial: set[str] = field(default_factory=set)
+    """Names with a suspicious job at hand, which waits for the trial of another to end."""
     fault: Exception | None = None
     """What kept the claim from being all that it might have been."""
 
@@ -70,9 +74,12 @@ class _Doubt:
 class Claimer:
     """Looks and claims; knows which of its claims may exist although no reply came."""
 
-    def __init__(self, queue: Queue, clock: Clock, announcer: Announcer) -> None:
+    def __init__(
+        self, queue: Queue, clock: Clock, policy: RetryPolicy, announcer: Announcer
+    ) -> None:
         self._queue = queue
         self._clock = clock
+        self._policy = policy
         self._announcer = announcer
         self._turns = Turns()
         self._is_crowded = False
@@ -87,15 +94,20 @@ class Claimer:
         """Give those names that have not been served for the longest time."""
         return self._turns.order(names)[:count]
 
-    async def claim(self, demands: Sequence[Demand], total: int) -> Harvest:
-        """Claim up to so many jobs in all."""
+    async def claim(self, demands: Sequence[Demand], total: int, *, may_try: bool) -> Harvest:
+        """Claim up to so many jobs in all; a suspicious one only if another trial may begin."""
         now = self._clock.now()
-        if len(demands) == 1 and demands[0].free and min(demands[0].ask, total) == 1:
+        is_single = len(demands) == 1 and min(demands[0].ask, total) == 1
+        if is_single and demands[0].free and may_try:
             return await self._claim_first(demands[0], now)
         most = max(1, 2 * total // len(demands)) if self._is_crowded else total
         asks = {demand.name: min(demand.ask, most) for demand in demands}
         candidates = await self._look(asks, total, now)
-        return await self._claim_candidates(candidates, demands, asks, total, now)
+        return await self._claim_candidates(candidates, demands, asks, total, now, may_try)
+
+    def is_on_trial(self, job: AnyJob) -> bool:
+        """Tell whether a claimed job was suspicious when it was waiting."""
+        return is_suspicious(job.claims - 1, job.fail_count, self._policy.limit_for(job))
 
     async def resolve_doubts(self) -> list[AnyJob]:
         """Read back claims whose reply was lost, at once and again a little later.
@@ -155,6 +167,7 @@ class Claimer:
         asks: Mapping[str, int],
         total: int,
         now: datetime,
+        may_try: bool,
     ) -> Harvest:
         harvest = Harvest()
         chosen = self._turns.share_out(candidates, asks, total)
@@ -175,7 +188,13 @@ class Claimer:
             for job in harvest.jobs:
                 free[job.name] -= 1
             for candidate in alone:
-                await self._claim_alone(candidate, free, harvest, now)
+                if not self._is_suspicious(candidate):
+                    await self._claim_alone(candidate, free, harvest, now)
+                elif may_try:
+                    may_try = not await self._claim_alone(candidate, free, harvest, now)
+                else:
+                    harvest.awaiting_trial.add(candidate.name)
+                    harvest.more[candidate.name] = MANY
         except Exception as error:  # noqa: BLE001  # what was claimed before it must still run
             harvest.fault = error
             harvest.more.update(dict.fromkeys(asks, MANY))
@@ -197,15 +216,20 @@ class Claimer:
 
     async def _claim_alone(
         self, candidate: Candidate, free: dict[str, int], harvest: Harvest, now: datetime
-    ) -> None:
+    ) -> bool:
         """Claim a job that may have killed its last process: by itself, and not ahead."""
         if free[candidate.name] > 0:
             jobs = await self._claim_one(candidate, now)
             free[candidate.name] -= len(jobs)
             harvest.jobs += jobs
-        else:
-            harvest.held_back.add(candidate.name)
-            harvest.more[candidate.name] = MANY
+            return bool(jobs)
+        harvest.held_back.add(candidate.name)
+        harvest.more[candidate.name] = MANY
+        return False
+
+    def _is_suspicious(self, candidate: Candidate) -> bool:
+        limit = candidate.max_retries or self._policy.max_retries
+        return is_suspicious(candidate.claims, candidate.failures, limit)
 
     async def _doubting(self, doubt: _Doubt, claim: Awaitable[R]) -> R:
         """Remember a claim that failed, for it may have been made all the same."""

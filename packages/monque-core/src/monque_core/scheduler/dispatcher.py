@@ -11,7 +11,7 @@ from monque_core.scheduler.claimer import Demand
 from monque_core.scheduler.loop import Loop
 from monque_core.scheduler.runner import Ending
 from monque_core.scheduler.runs import Run
-from monque_core.scheduler.wakeups import seconds_until
+from monque_core.scheduler.wakeups import MANY, seconds_until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from monque_core.scheduler.backlog import Backlog
     from monque_core.scheduler.claimer import Claimer, Harvest
     from monque_core.scheduler.pace import Pace
+    from monque_core.scheduler.probation import Probation
     from monque_core.scheduler.runner import Runner
     from monque_core.scheduler.runs import Runs
     from monque_core.scheduler.settler import Settler
@@ -56,6 +57,7 @@ class Dispatcher(Loop):
         runs: Runs,
         wakeups: Wakeups,
         pace: Pace,
+        probation: Probation,
         clock: Clock,
         options: Options,
         announcer: Announcer,
@@ -71,6 +73,7 @@ class Dispatcher(Loop):
         self._runs = runs
         self._wakeups = wakeups
         self._pace = pace
+        self._probation = probation
         self._clock = clock
         self._poll_seconds = options.poll_interval.total_seconds()
         self._safety_poll_seconds = options.safety_poll_interval.total_seconds()
@@ -79,15 +82,19 @@ class Dispatcher(Loop):
         self._next_plan = 0.0
         self._plan_span = _LONGEST_PLAN
         self._held_back: set[str] = set()
+        self._awaiting_trial: set[str] = set()
         self._is_closing = False
         self.is_claiming = False
         self.idle = asyncio.Event()
         """Set while slots are free and nothing is thought to be due."""
 
     def see_changes(self, *, connected: bool) -> None:
-        """Take note whether a change stream tells of new jobs; without one, poll at once."""
+        """Take note whether a change stream tells of new jobs; without one, poll at once.
+
+        What was stored before a stream was open, for now or for later, only a look shows.
+        """
         self._sees_changes = connected
-        self.look_now()
+        self.replan()
 
     def look_now(self) -> None:
         """Look at the queue for every worker as soon as can be."""
@@ -145,8 +152,9 @@ class Dispatcher(Loop):
         if self._slots.free_in_all() and not self._backlog:
             self.idle.set()
         until_due = seconds_until(self._wakeups.next_at(), self._clock.now())
-        until_event = min(self._next_poll, self._next_plan, self._next_overdue()) - now
-        await self._wakeups.wait(max(0.0, min(until_due, until_event)))
+        trial_ends_at = self._probation.ends_at(now) or float("inf")
+        next_event = min(self._next_poll, self._next_plan, self._next_overdue(), trial_ends_at)
+        await self._wakeups.wait(max(0.0, min(until_due, next_event - now)))
 
     async def _plan(self, now: float) -> None:
         """Ask which jobs become due in the next while, so that they start on time."""
@@ -169,9 +177,15 @@ class Dispatcher(Loop):
             self._plan_span = min(_LONGEST_PLAN, 2 * self._plan_span)
             self._next_plan = now + seconds_until(horizon, current) / 2
         self._wakeups.extend(upcoming, horizon)
+        if len(upcoming) == _UPCOMING_LIMIT:
+            # More may become due at the last instant than were told.
+            for name in names:
+                self._wakeups.hint_at(name, horizon, MANY)
 
     def _demands(self) -> list[Demand]:
         names = [name for name in self._workers.names if self._wakeups.expected(name)]
+        if self._is_trying():
+            names = [name for name in names if name not in self._awaiting_trial]
         if self._claimer.is_crowded and len(names) > _NAMES_PER_FAIR_LOOK:
             names = self._claimer.longest_waiting(names, _NAMES_PER_FAIR_LOOK)
         demands = []
@@ -184,6 +198,9 @@ class Dispatcher(Loop):
                 expected = self._wakeups.expected(name)
                 demands.append(Demand(name, expected, room, max(0, free - waiting)))
         return demands
+
+    def _is_trying(self) -> bool:
+        return self._probation.ends_at(asyncio.get_running_loop().time()) is not None
 
     def _ahead(self, name: str) -> int:
         if name in self._held_back:
@@ -198,7 +215,7 @@ class Dispatcher(Loop):
         asked_at = loop.time()
         self.is_claiming = True
         try:
-            harvest = await self._claimer.claim(demands, total)
+            harvest = await self._claimer.claim(demands, total, may_try=not self._is_trying())
         except Exception:
             for demand in demands:
                 self._wakeups.hint(demand.name)
@@ -220,6 +237,8 @@ class Dispatcher(Loop):
             self._pace.claimed(seconds)
         self._held_back -= {demand.name for demand in demands}
         self._held_back |= harvest.held_back
+        self._awaiting_trial -= {demand.name for demand in demands}
+        self._awaiting_trial |= harvest.awaiting_trial
         for name, count in harvest.more.items():
             self._wakeups.hint(name, count)
         self._accept(harvest.jobs)
@@ -235,8 +254,10 @@ class Dispatcher(Loop):
         for run in runs:
             if self._is_closing:
                 self._release(run)
-            else:
-                self._backlog.add(run)
+                continue
+            self._backlog.add(run)
+            if self._claimer.is_on_trial(run.job):
+                self._probation.begin(run, now)
         self._start_what_can()
 
     def _start_what_can(self) -> None:
@@ -249,6 +270,8 @@ class Dispatcher(Loop):
     def _ended(self, run: Run, ending: Ending | None) -> None:
         name = run.job.name
         self._slots.give_back(name)
+        if self._probation.end(run):
+            self._wakeups.poke()
         self._pace.ran(name, asyncio.get_running_loop().time() - run.started_at)
         if ending is None:
             self._runs.discard(run)

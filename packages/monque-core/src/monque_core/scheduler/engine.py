@@ -14,6 +14,7 @@ from monque_core.scheduler.heartbeat import Heartbeat
 from monque_core.scheduler.lease import InstanceLease
 from monque_core.scheduler.listener import Listener
 from monque_core.scheduler.pace import Pace
+from monque_core.scheduler.probation import Probation
 from monque_core.scheduler.recovery import Recovery
 from monque_core.scheduler.retention import Retention
 from monque_core.scheduler.runner import Runner
@@ -61,7 +62,7 @@ class Engine:
         self._settler = Settler(store.ledger, clock, policy, runs, wakeups, announcer)
         self._dispatcher = Dispatcher(
             queue=store.queue,
-            claimer=Claimer(store.queue, clock, announcer),
+            claimer=Claimer(store.queue, clock, policy, announcer),
             runner=Runner(workers, middleware, self._threads, clock, policy, announcer),
             settler=self._settler,
             workers=workers,
@@ -70,6 +71,7 @@ class Engine:
             runs=runs,
             wakeups=wakeups,
             pace=Pace(),
+            probation=Probation(),
             clock=clock,
             options=options,
             announcer=announcer,

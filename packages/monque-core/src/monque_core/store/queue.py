@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from monque_core.jobs.job import AnyJob
     from monque_core.store.handle import Collection, Document
 
-_CANDIDATE_FIELDS = {"name": 1, "claims": 1, "failCount": 1}
+_CANDIDATE_FIELDS = {"name": 1, "claims": 1, "failCount": 1, "maxRetries": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,14 @@ class Candidate:
 
     id: object
     name: str
-    interrupted: bool
+    claims: float = 0
+    failures: float = 0
+    max_retries: int | None = None
+
+    @property
+    def interrupted(self) -> bool:
+        """Tell whether a claim of it ended without an outcome, as a killed process leaves it."""
+        return self.claims > self.failures
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +155,14 @@ class Queue:
         name = document["name"]
         if type(name) is not str:
             return await self._set_aside(document["_id"], unreadable("name", name), now)
-        claims, failures = document.get("claims") or 0, document.get("failCount") or 0
-        is_counted = isinstance(claims, (int, float)) and isinstance(failures, (int, float))
-        return Candidate(document["_id"], name, is_counted and claims > failures)
+        limit = document.get("maxRetries")
+        return Candidate(
+            document["_id"],
+            name,
+            _count(document.get("claims")),
+            _count(document.get("failCount")),
+            limit if isinstance(limit, int) else None,
+        )
 
     async def _set_aside(self, job_id: object, error: InvalidJobError, now: datetime) -> Unreadable:
         """Fail a document that is no job, so that it is met only once."""
@@ -170,6 +182,10 @@ def _first_due(name: str, limit: int, now: datetime) -> list[Document]:
         {"$limit": limit},
         {"$project": _CANDIDATE_FIELDS},
     ]
+
+
+def _count(value: object) -> float:
+    return value if isinstance(value, (int, float)) else 0
 
 
 def _claim_rank(job: AnyJob | Unreadable) -> tuple[int, Any]:
