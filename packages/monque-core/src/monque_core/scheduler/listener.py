@@ -47,6 +47,7 @@ class Listener(Loop):
         self._own: OrderedDict[object, None] = OrderedDict()
         self._reader: asyncio.Task[None] | None = None
         self._is_connected = False
+        self._pause = _FIRST_PAUSE
 
     def ignore(self, job_ids: Sequence[object]) -> None:
         """Expect changes that were made here, and of which the dispatcher knows already."""
@@ -65,25 +66,28 @@ class Listener(Loop):
         self._disconnect()
 
     async def _run(self) -> None:
-        pause = _FIRST_PAUSE
         while True:
             await self._dispatcher.idle.wait()
             try:
                 await self._follow()
-                pause = _FIRST_PAUSE
             except ChangeStreamUnavailableError as error:
                 self._announcer.stream_unavailable(str(error))
                 return
             except Exception as error:  # noqa: BLE001  # whatever broke the stream, open a new one
                 self._announcer.stream_failed(error)
                 self._disconnect()
-                await asyncio.sleep(pause)
-                pause = min(_LONGEST_PAUSE, 2 * pause)
+                await asyncio.sleep(self._pause)
+                self._pause = min(_LONGEST_PAUSE, 2 * self._pause)
 
     async def _follow(self) -> None:
         """Read one stream until it is not worth it, the workers change, or it breaks."""
-        stream = await self._changes.open(self._workers.names)
+        names = self._workers.names
+        stream = await self._changes.open(names)
+        self._pause = _FIRST_PAUSE
         self._reader = reader = asyncio.create_task(self._read(stream), name="monque-stream")
+        if names != self._workers.names:
+            # A worker came while the stream was being opened.
+            reader.cancel()
         try:
             await asyncio.wait([reader])
         finally:
