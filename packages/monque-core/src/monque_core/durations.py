@@ -29,7 +29,7 @@ def to_timedelta(value: object) -> timedelta:
 
 def _is_number(value: object) -> TypeGuard[float]:
     if isinstance(value, float):
-        return not math.isnan(value)
+        return math.isfinite(value)
     return isinstance(value, int) and not isinstance(value, bool)
 
 

@@ -100,7 +100,7 @@ class Claimer:
         is_single = len(demands) == 1 and min(demands[0].ask, total) == 1
         if is_single and demands[0].free and may_try:
             return await self._claim_first(demands[0], now)
-        most = max(1, 2 * total // len(demands)) if self._is_crowded else total
+        most = max(1, min(total, 2 * total // len(demands))) if self._is_crowded else total
         asks = {demand.name: min(demand.ask, most) for demand in demands}
         candidates = await self._look(asks, total, now)
         return await self._claim_candidates(candidates, demands, asks, total, now, may_try)

@@ -83,6 +83,8 @@ class Dispatcher(Loop):
         self._plan_span = _LONGEST_PLAN
         self._held_back: set[str] = set()
         self._awaiting_trial: set[str] = set()
+        self._low_water: dict[str, int] = {}
+        self._contenders = 0
         self._is_closing = False
         self.is_claiming = False
         self.idle = asyncio.Event()
@@ -186,6 +188,7 @@ class Dispatcher(Loop):
         names = [name for name in self._workers.names if self._wakeups.expected(name)]
         if self._is_trying():
             names = [name for name in names if name not in self._awaiting_trial]
+        self._contenders = len(names)
         if self._claimer.is_crowded and len(names) > _NAMES_PER_FAIR_LOOK:
             names = self._claimer.longest_waiting(names, _NAMES_PER_FAIR_LOOK)
         demands = []
@@ -193,6 +196,7 @@ class Dispatcher(Loop):
             free, waiting = self._slots.free(name), self._backlog.count(name)
             goal = free + self._ahead(name)
             room = goal - waiting
+            self._low_water[name] = goal // 2
             # With jobs at hand, wait until a claim is worth its round trip.
             if room > 0 and (not waiting or 2 * room >= goal):
                 expected = self._wakeups.expected(name)
@@ -203,9 +207,18 @@ class Dispatcher(Loop):
         return self._probation.ends_at(asyncio.get_running_loop().time()) is not None
 
     def _ahead(self, name: str) -> int:
+        """Tell how many jobs of a name may be held beyond its free slots."""
         if name in self._held_back:
             return 0
-        return self._pace.ahead(name, self._slots.limit(name))
+        own = self._pace.ahead(name, self._slots.limit(name))
+        if self._slots.instance_limit is None:
+            return own
+        in_all = self._pace.ahead_in_all(self._slots.instance_limit)
+        if not in_all:
+            return 0
+        # Names that want the same slots share what is held ahead of them, so that the one whose
+        # jobs are short does not hand each slot to itself; and each has at least one in line.
+        return max(1, min(own, -(-in_all // max(1, self._contenders))))
 
     async def _claim(self, demands: Sequence[Demand]) -> None:
         total = min(_LARGEST_BATCH, self._room_in_all(demands))
@@ -228,9 +241,12 @@ class Dispatcher(Loop):
             self.is_claiming = False
 
     def _room_in_all(self, demands: Sequence[Demand]) -> int:
-        ahead = max(self._ahead(demand.name) for demand in demands)
-        in_all = self._slots.free_in_all() + ahead - len(self._backlog)
-        return max(1, min(in_all, sum(demand.ask for demand in demands)))
+        room = sum(demand.ask for demand in demands)
+        limit = self._slots.instance_limit
+        if limit is not None:
+            ahead = max(len(demands), self._pace.ahead_in_all(limit))
+            room = min(room, self._slots.free_in_all() + ahead - len(self._backlog))
+        return max(1, room)
 
     def _bring_in(self, demands: Sequence[Demand], harvest: Harvest, seconds: float) -> None:
         if harvest.jobs:
@@ -262,6 +278,7 @@ class Dispatcher(Loop):
 
     def _start_what_can(self) -> None:
         while (run := self._backlog.pop_startable()) is not None:
+            self._ask_for_more(run.job.name)
             self._slots.take(run.job.name)
             run.stage = "running"
             run.started_at = asyncio.get_running_loop().time()
@@ -280,11 +297,14 @@ class Dispatcher(Loop):
         if self._is_closing:
             return
         self._start_what_can()
-        if self._wakeups.is_expecting:
-            if 2 * self._backlog.count(name) <= self._ahead(name):
-                self._wakeups.poke()
-        elif not self._backlog:
+        self._ask_for_more(name)
+        if not self._wakeups.is_expecting and not self._backlog:
             self.idle.set()
+
+    def _ask_for_more(self, name: str) -> None:
+        """Wake the dispatcher when what is held of a name runs low."""
+        if self._wakeups.is_expecting and self._backlog.count(name) <= self._low_water.get(name, 0):
+            self._wakeups.poke()
 
     def _release(self, run: Run) -> None:
         self._settler.put(Ending(run, RELEASED))

@@ -3,34 +3,45 @@
 from __future__ import annotations
 
 _WEIGHT = 0.2
-LARGEST_AHEAD = 400
+_LARGEST_AHEAD = 400
+_OVERDUE_SECONDS = 1.0
 
 
 class Pace:
-    """Moving averages of run time per name and of the time a claim takes, in seconds."""
+    """Moving averages of run times, per name and over all, and of claim times, in seconds."""
 
     def __init__(self) -> None:
-        self._run_seconds: dict[str, float] = {}
+        self._by_name: dict[str, float] = {}
+        self._over_all: float | None = None
         self._claim_seconds = 0.0
 
     def ran(self, name: str, seconds: float) -> None:
         """Note how long a run took."""
-        average = self._run_seconds.get(name)
-        self._run_seconds[name] = (
-            seconds if average is None else average + _WEIGHT * (seconds - average)
-        )
+        self._by_name[name] = _average(self._by_name.get(name), seconds)
+        self._over_all = _average(self._over_all, seconds)
 
     def claimed(self, seconds: float) -> None:
         """Note how long a claim took, from the look to the read-back."""
-        self._claim_seconds += _WEIGHT * (seconds - self._claim_seconds)
+        self._claim_seconds = _average(self._claim_seconds, seconds)
 
     def slowed(self, name: str) -> None:
-        """Note that jobs claimed ahead were not reached in time."""
-        self._run_seconds[name] = max(1.0, self._run_seconds.get(name, 1.0))
+        """Note that a job claimed ahead was not reached in time."""
+        self._by_name[name] = max(_OVERDUE_SECONDS, self._by_name.get(name, 0.0))
+        self._over_all = max(_OVERDUE_SECONDS, self._over_all or 0.0)
 
     def ahead(self, name: str, slots: int) -> int:
-        """Tell how many jobs these slots get through while one claim is on its way."""
-        run_seconds = self._run_seconds.get(name)
+        """Tell how many jobs of a name these slots get through while a claim is on its way."""
+        return self._while_claiming(self._by_name.get(name), slots)
+
+    def ahead_in_all(self, slots: int) -> int:
+        """Tell how many jobs of any name these slots get through while a claim is on its way."""
+        return self._while_claiming(self._over_all, slots)
+
+    def _while_claiming(self, run_seconds: float | None, slots: int) -> int:
         if run_seconds is None:
             return 0
-        return min(LARGEST_AHEAD, int(slots * self._claim_seconds / max(run_seconds, 1e-6)))
+        return min(_LARGEST_AHEAD, int(slots * self._claim_seconds / max(run_seconds, 1e-6)))
+
+
+def _average(average: float | None, value: float) -> float:
+    return value if average is None else average + _WEIGHT * (value - average)

@@ -42,6 +42,11 @@ class Slots:
             free = min(free, self._instance_limit - self._total)
         return max(0, free)
 
+    @property
+    def instance_limit(self) -> int | None:
+        """Tell how many runs of whatever name may overlap, None for no such limit."""
+        return self._instance_limit
+
     def limit(self, name: str) -> int:
         """Tell how many runs of this name may ever overlap."""
         own = self._workers[name].concurrency

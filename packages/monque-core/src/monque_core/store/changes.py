@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from pymongo.errors import OperationFailure, PyMongoError
 
-from monque_core.errors import MonqueConnectionError
 from monque_core.jobs.job import JobStatus
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ class ChangeStream:
 
     async def close(self) -> None:
         """Stop watching; a server that does not answer is not waited for."""
-        with contextlib.suppress(PyMongoError, MonqueConnectionError, TimeoutError):
+        with contextlib.suppress(PyMongoError, TimeoutError):
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 await self._collection.close(self._native)
 

@@ -13,11 +13,15 @@ class Contact:
     def __init__(self) -> None:
         self._last = float("-inf")
         self._back_since = float("-inf")
+        self._lost_at = float("-inf")
         self.is_lost = False
         self.outages = 0
 
     def made(self, asked_at: float) -> None:
         """Note the answer to a question of that time, by `time.monotonic()`."""
+        if self.is_lost and asked_at < self._lost_at:
+            # It was on its way before the connection broke.
+            return
         self._last = time.monotonic()
         # A server that freezes loses no connection, but nobody's heartbeat gets through either.
         if self.is_lost or self._last - asked_at > _SLOW_SECONDS:
@@ -26,6 +30,7 @@ class Contact:
 
     def lost(self) -> None:
         """Note that MongoDB could not be reached."""
+        self._lost_at = time.monotonic()
         if not self.is_lost:
             self.is_lost = True
             self.outages += 1

@@ -90,6 +90,10 @@ class Handle:
         )
         return change
 
+    async def close(self, stream: Any) -> None:
+        """Close a change stream, of which the driver swallows every fault."""
+        await self._call(stream.close, (), {})
+
     async def _keep_contact(
         self, reply: Awaitable[R], session: Session | None, *, may_wait: bool = False
     ) -> R:
@@ -244,7 +248,7 @@ class Collection:
 
     async def close(self, stream: Any) -> None:
         """Close a stream of this collection."""
-        await self._handle.call(stream.close)
+        await self._handle.close(stream)
 
     async def _call(
         self,
