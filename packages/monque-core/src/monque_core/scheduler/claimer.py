@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
@@ -115,21 +115,21 @@ class Claimer:
         The write may reach the server after the first look; then nobody would run its jobs.
         """
         jobs: list[AnyJob] = []
+        clock = asyncio.get_running_loop().time
         for doubt in list(self._doubts):
-            if time.monotonic() < doubt.look_at:
+            if clock() < doubt.look_at:
                 continue
             found = await self._queue.claimed_with(doubt.token, doubt.claimed_at)
             jobs += self._readable(found)
             if doubt.look_at:
                 self._doubts.remove(doubt)
             else:
-                doubt.look_at = time.monotonic() + _SECOND_LOOK_AFTER
+                doubt.look_at = clock() + _SECOND_LOOK_AFTER
         return jobs
 
-    @property
-    def has_doubts(self) -> bool:
-        """Tell whether a claim may exist that nobody runs."""
-        return bool(self._doubts)
+    def next_doubt(self) -> float | None:
+        """Tell when a claim that may exist unseen is to be looked for, by the loop's time."""
+        return min((doubt.look_at for doubt in self._doubts), default=None)
 
     async def _claim_first(self, demand: Demand, now: datetime) -> Harvest:
         token = ObjectId()

@@ -115,10 +115,11 @@ class Dispatcher(Loop):
         if self._task is not None:
             await asyncio.wait([self._task])
 
-    def hand_back(self) -> None:
-        """Return the claims that have no slot yet."""
+    async def hand_back(self) -> None:
+        """Return the claims that have no slot, those included whose reply has not come."""
         for run in self._backlog.pop_overdue(float("inf")):
             self._release(run)
+        await self._resolve_doubts()
 
     async def _run(self) -> None:
         while not self._is_closing:
@@ -133,8 +134,7 @@ class Dispatcher(Loop):
     async def _turn(self) -> None:
         """Claim if there is anything to claim, else wait for something to change."""
         loop = asyncio.get_running_loop()
-        if self._claimer.has_doubts:
-            self._accept_unheld(await self._claimer.resolve_doubts())
+        await self._resolve_doubts()
         self._release_overdue(loop.time())
         await self._plan(loop.time())
         self._wakeups.ring(self._clock.now())
@@ -154,8 +154,13 @@ class Dispatcher(Loop):
         if self._slots.free_in_all() and not self._backlog:
             self.idle.set()
         until_due = seconds_until(self._wakeups.next_at(), self._clock.now())
-        trial_ends_at = self._probation.ends_at(now) or float("inf")
-        next_event = min(self._next_poll, self._next_plan, self._next_overdue(), trial_ends_at)
+        next_event = min(
+            self._next_poll,
+            self._next_plan,
+            self._next_overdue(),
+            _or_never(self._probation.ends_at(now)),
+            _or_never(self._claimer.next_doubt()),
+        )
         await self._wakeups.wait(max(0.0, min(until_due, next_event - now)))
 
     async def _plan(self, now: float) -> None:
@@ -259,7 +264,10 @@ class Dispatcher(Loop):
             self._wakeups.hint(name, count)
         self._accept(harvest.jobs)
 
-    def _accept_unheld(self, jobs: Sequence[AnyJob]) -> None:
+    async def _resolve_doubts(self) -> None:
+        if self._claimer.next_doubt() is None:
+            return
+        jobs = await self._claimer.resolve_doubts()
         held = {(run.job.id, run.job.claim_token) for run in self._runs}
         self._accept([job for job in jobs if (job.id, job.claim_token) not in held])
 
@@ -315,5 +323,8 @@ class Dispatcher(Loop):
             self._release(run)
 
     def _next_overdue(self) -> float:
-        oldest = self._backlog.oldest()
-        return float("inf") if oldest is None else oldest + _LONGEST_WAIT_AHEAD
+        return _or_never(self._backlog.oldest()) + _LONGEST_WAIT_AHEAD
+
+
+def _or_never(time: float | None) -> float:
+    return float("inf") if time is None else time

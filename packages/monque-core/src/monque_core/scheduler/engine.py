@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from monque_core.scheduler.workers import Middleware, Workers
     from monque_core.store.store import Store
 
+_LAST_CLAIM_SECONDS = 1.0
 _LAST_WRITES_SECONDS = 5.0
 _IDLE_LOOK_GAP = 0.01
 
@@ -130,9 +131,10 @@ class Engine:
         clock = asyncio.get_running_loop().time
         deadline = clock() + seconds
         try:
-            await _until(deadline, self._dispatcher.close())
+            # A claim under way is worth a moment: cut off, it would leave jobs that nobody runs.
+            await _until(max(deadline, clock() + _LAST_CLAIM_SECONDS), self._dispatcher.close())
             await self._dispatcher.stop()
-            self._dispatcher.hand_back()
+            await self._hand_back(clock() + _LAST_CLAIM_SECONDS)
             drained = await _until(deadline, self._runs.wait_until_none())
             last_deadline = clock() + _LAST_WRITES_SECONDS
             if not drained:
@@ -151,6 +153,12 @@ class Engine:
             if run.stage == "running":
                 run.end("stop")
         await _until(last_deadline, self._runs.wait_until_none())
+
+    async def _hand_back(self, last_deadline: float) -> None:
+        try:
+            await _until(last_deadline, self._dispatcher.hand_back())
+        except Exception as error:  # noqa: BLE001  # recovery brings them back
+            self._announcer.errored(error)
 
     async def _give_back_lease(self, last_deadline: float) -> None:
         await self._lease.stop()
