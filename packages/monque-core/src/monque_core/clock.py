@@ -16,6 +16,9 @@ class Clock(Protocol):
         ...
 
 
+_LARGE_STEP_MS = 1000
+
+
 class ServerClock:
     """MongoDB's clock, kept by this process's monotonic one between two measurements.
 
@@ -25,10 +28,15 @@ class ServerClock:
     def __init__(self) -> None:
         self._zero_ns = time.time_ns() - time.monotonic_ns()
         self._is_set = False
+        self._latest_ms = 0
 
     def now(self) -> datetime:
         """Give server time in UTC, in whole milliseconds as BSON stores it."""
-        return _from_milliseconds((self._zero_ns + time.monotonic_ns()) // 1_000_000)
+        now_ms = (self._zero_ns + time.monotonic_ns()) // 1_000_000
+        # A small correction never turns time back: what was due would not be due any more.
+        if not 0 < self._latest_ms - now_ms < _LARGE_STEP_MS:
+            self._latest_ms = now_ms
+        return _from_milliseconds(self._latest_ms)
 
     def adjust(self, server_time: datetime, asked_ns: int, answered_ns: int) -> None:
         """Take a reading of the server's clock, made between two `time.monotonic_ns()` values.

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import inspect
 import time
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -71,9 +72,11 @@ class Runner:
         """Run a claimed job; report its ending, or None if it is no longer ours to end."""
         started = time.perf_counter()
         error: BaseException | None = None
+        # What a handler does to its job must not reach the engine's own.
+        job = replace(run.job)
         try:
-            self._announcer.started(run.job)
-            await self._call(run)
+            self._announcer.started(job)
+            await self._call(run, job)
         except BaseException as raised:  # noqa: BLE001  # whatever a handler raises is its failure
             error = raised
         duration = time.perf_counter() - started
@@ -92,23 +95,24 @@ class Runner:
         outcome = after_failure(job, failure_reason(error), now, self._policy)
         return Ending(run, outcome, error, duration)
 
-    async def _call(self, run: Run) -> None:
-        job = run.job
+    async def _call(self, run: Run, job: AnyJob) -> None:
         worker = self._workers[job.name]
         limit = worker.timeout if job.timeout is None else job.timeout
         if limit is None:
             await self._chain(run, worker, job, 0)
             return
         watch = asyncio.timeout(limit.total_seconds())
+        cause: BaseException | None = None
         try:
             async with watch:
                 await self._chain(run, worker, job, 0)
-        except TimeoutError:
+        except BaseException as error:
             if not watch.expired():
                 raise
+            cause = error
         if watch.expired():
-            # Also when the handler swallowed its cancellation: it was too late all the same.
-            raise TimeoutError(f"the run took longer than its timeout of {limit}")
+            # Whatever the handler made of its cancellation, it was too late.
+            raise TimeoutError(f"the run took longer than its timeout of {limit}") from cause
 
     async def _chain(self, run: Run, worker: Worker, job: AnyJob, depth: int) -> object:
         """Go through the middleware from this depth on, then call the handler."""

@@ -124,17 +124,16 @@ class Ledger:
         The copy's id follows from the occurrence, so that whoever repeats this after a crash
         between the two writes makes no second one.
         """
-        if not await self._is_held(job, now):
+        step = renew([job], self._owner, now)
+        stored = await self._collection.find_one_and_update(step.filter, step.update)
+        if stored is None:
             states = await self._states([job.id])
             return _judge(Settlement(job, outcome), states.get(job.id), self._owner)
+        copy = _failed_copy(job, stored["data"], outcome.reason, now)
         with contextlib.suppress(DuplicateKeyError):
-            await self._collection.insert_one(to_document(_failed_copy(job, outcome.reason, now)))
+            await self._collection.insert_one(to_document(copy))
         settled = await self._settle_group([Settlement(job, outcome)], now)
         return next(iter(settled.values()))
-
-    async def _is_held(self, job: AnyJob, now: datetime) -> bool:
-        step = renew([job], self._owner, now)
-        return await self._collection.update_one(step.filter, step.update) == 1
 
     async def _states(self, ids: Sequence[ObjectId]) -> dict[ObjectId, Document]:
         documents = await self._collection.find(
@@ -198,11 +197,11 @@ def _is_anothers_doing(settlement: Settlement, state: Document) -> bool:
             return put_back
 
 
-def _failed_copy(job: AnyJob, reason: str, now: datetime) -> AnyJob:
+def _failed_copy(job: AnyJob, data: object, reason: str, now: datetime) -> AnyJob:
     return Job(
         id=_occurrence_id(job),
         name=job.name,
-        data=job.data,
+        data=data,
         status=JobStatus.FAILED,
         next_run_at=job.next_run_at,
         created_at=now,

@@ -53,6 +53,8 @@ class Store:
     async def prepare(self) -> ServerTime:
         """Check the server, create the indexes, and read the server's clock."""
         try:
+            # The first command opens the connection, and would spoil the reading of the clock.
+            await self._handle.command("ping")
             asked_ns = time.monotonic_ns()
             hello = await self._handle.command("hello")
             server_time = ServerTime(hello["localTime"], asked_ns, time.monotonic_ns())
