@@ -115,7 +115,10 @@ class Settler(Loop):
         """Decide anew by the schedule as it is stored now."""
         run = ending.run
         run.job = replace(
-            run.job, repeat_interval=schedule.repeat_interval, timezone=schedule.timezone
+            run.job,
+            repeat_interval=schedule.repeat_interval,
+            timezone=schedule.timezone,
+            data=schedule.data,
         )
         if ending.error is None:
             ending.outcome = after_success(run.job, now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -22,7 +22,7 @@ from monque_core.jobs.outcome import (
     Released,
     Retrying,
 )
-from monque_core.store.documents import to_document, to_job
+from monque_core.store.documents import to_document
 from monque_core.store.transitions import (
     Owner,
     Transition,
@@ -47,6 +47,7 @@ _STATE_FIELDS = {
     "nextRunAt": 1,
     "repeatInterval": 1,
     "timezone": 1,
+    "data": 1,
 }
 
 
@@ -64,6 +65,7 @@ class Rescheduled:
 
     repeat_interval: str | None
     timezone: str | None
+    data: object = field(default=None, compare=False)
 
 
 Verdict: TypeAlias = Literal["written", "lost"] | Rescheduled
@@ -129,22 +131,23 @@ class Ledger:
         if stored is None:
             states = await self._states([job.id])
             return _judge(Settlement(job, outcome), states.get(job.id), self._owner)
-        copy = _failed_copy(job, stored["data"], outcome.reason, now)
+        schedule = _schedule_of(stored)
+        if schedule != Rescheduled(job.repeat_interval, job.timezone):
+            return schedule
+        copy = _failed_copy(job, stored.get("data"), outcome.reason, now)
         with contextlib.suppress(DuplicateKeyError):
             await self._collection.insert_one(to_document(copy))
-        settled = await self._settle_group([Settlement(job, outcome)], now)
-        return next(iter(settled.values()))
+        (verdict,) = (await self._settle_group([Settlement(job, outcome)], now)).values()
+        if isinstance(verdict, Rescheduled):
+            # It was changed just now; whether there is still an occurrence to leave is open again.
+            await self._collection.delete_one({"_id": copy.id})
+        return verdict
 
     async def _states(self, ids: Sequence[ObjectId]) -> dict[ObjectId, Document]:
         documents = await self._collection.find(
             {"_id": {"$in": list(ids)}}, projection=_STATE_FIELDS
         )
         return {document["_id"]: document for document in documents}
-
-    async def get(self, job_id: ObjectId) -> AnyJob | None:
-        """Read one job."""
-        document = await self._collection.find_one({"_id": job_id})
-        return None if document is None else to_job(document)
 
 
 def _steps(settlements: Iterable[Settlement], owner: Owner, now: datetime) -> Iterable[Transition]:
@@ -173,8 +176,14 @@ def _judge(settlement: Settlement, state: Document | None, owner: Owner) -> Verd
     if state["status"] == JobStatus.PROCESSING:
         if state.get("claimedBy") != owner.instance_id:
             return "lost"
-        return Rescheduled(state.get("repeatInterval"), state.get("timezone"))
+        return _schedule_of(state)
     return "lost" if _is_anothers_doing(settlement, state) else "written"
+
+
+def _schedule_of(document: Document) -> Rescheduled:
+    return Rescheduled(
+        document.get("repeatInterval"), document.get("timezone"), document.get("data")
+    )
 
 
 def _is_anothers_doing(settlement: Settlement, state: Document) -> bool:
