@@ -28,7 +28,8 @@ class IsolatingEmitter(AsyncIOEventEmitter):
         # pyee would emit the fault as an "error" event, which raises when nobody listens to it.
         try:
             result = f(*args, **kwargs)
-        except Exception:
+        except BaseException:
+            # Also a CancelledError, as the result() of some cancelled task of the listener's is.
             logger.exception("a listener raised: %r", f)
             return
         if inspect.isawaitable(result):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from monque_core.errors import ShutdownTimeoutError
@@ -13,6 +14,7 @@ from monque_core.scheduler.dispatcher import Dispatcher
 from monque_core.scheduler.heartbeat import Heartbeat
 from monque_core.scheduler.lease import InstanceLease
 from monque_core.scheduler.listener import Listener
+from monque_core.scheduler.loop import wait_until
 from monque_core.scheduler.pace import Pace
 from monque_core.scheduler.probation import Probation
 from monque_core.scheduler.recovery import Recovery
@@ -25,7 +27,7 @@ from monque_core.scheduler.wakeups import Wakeups
 from monque_core.threads import ThreadPool
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Sequence
 
     from monque_core.jobs.job import AnyJob
     from monque_core.options import Options
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 _LAST_CLAIM_SECONDS = 1.0
 _LAST_WRITES_SECONDS = 5.0
 _IDLE_LOOK_GAP = 0.01
+_CLOCK_TOLERANCE = timedelta(milliseconds=50)
 
 
 class Engine:
@@ -119,7 +122,9 @@ class Engine:
         while True:
             await self._runs.wait_until_none()
             names = self._workers.names
-            due = bool(names) and await self._store.queue.has_due(names, self._clock.now())
+            # Another instance's clock may be a little ahead of ours.
+            soon = self._clock.now() + _CLOCK_TOLERANCE
+            due = bool(names) and await self._store.queue.has_due(names, soon)
             if not due and not self._runs and not self._dispatcher.is_claiming:
                 return
             if due and not self._dispatcher.is_claiming:
@@ -132,10 +137,10 @@ class Engine:
         deadline = clock() + seconds
         try:
             # A claim under way is worth a moment: cut off, it would leave jobs that nobody runs.
-            await _until(max(deadline, clock() + _LAST_CLAIM_SECONDS), self._dispatcher.close())
+            await wait_until(max(deadline, clock() + _LAST_CLAIM_SECONDS), self._dispatcher.close())
             await self._dispatcher.stop()
             await self._hand_back(clock() + _LAST_CLAIM_SECONDS)
-            drained = await _until(deadline, self._runs.wait_until_none())
+            drained = await wait_until(deadline, self._runs.wait_until_none())
             last_deadline = clock() + _LAST_WRITES_SECONDS
             if not drained:
                 await self._cut_short(last_deadline)
@@ -152,18 +157,18 @@ class Engine:
         for run in unfinished:
             if run.stage == "running":
                 run.end("stop")
-        await _until(last_deadline, self._runs.wait_until_none())
+        await wait_until(last_deadline, self._runs.wait_until_none())
 
     async def _hand_back(self, last_deadline: float) -> None:
         try:
-            await _until(last_deadline, self._dispatcher.hand_back())
+            await wait_until(last_deadline, self._dispatcher.hand_back())
         except Exception as error:  # noqa: BLE001  # recovery brings them back
             self._announcer.errored(error)
 
     async def _give_back_lease(self, last_deadline: float) -> None:
         await self._lease.stop()
         try:
-            await _until(last_deadline, self._lease.give_back())
+            await wait_until(last_deadline, self._lease.give_back())
         except Exception as error:  # noqa: BLE001  # the lease runs out by itself
             self._announcer.errored(error)
 
@@ -186,13 +191,3 @@ def retry_policy(options: Options) -> RetryPolicy:
         cap=options.max_backoff_delay,
         jitter=options.retry_jitter,
     )
-
-
-async def _until(deadline: float, work: Awaitable[object]) -> bool:
-    """Wait for something until the deadline, and tell whether it came about."""
-    try:
-        async with asyncio.timeout_at(deadline):
-            await work
-    except TimeoutError:
-        return False
-    return True

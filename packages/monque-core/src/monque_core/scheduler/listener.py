@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from monque_core.scheduler.loop import Loop
+from monque_core.scheduler.loop import Loop, end
 from monque_core.store.changes import ChangeStreamUnavailableError
 
 if TYPE_CHECKING:
@@ -93,8 +93,7 @@ class Listener(Loop):
         finally:
             self._reader = None
             self._dispatcher.see_changes(connected=False)
-            reader.cancel()
-            await asyncio.wait([reader])
+            await end(reader)
             await stream.close()
         if not reader.cancelled():
             reader.result()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from datetime import timedelta
 
 _PAUSE_AFTER_FAULT = 1.0
+_CANCEL_AGAIN_AFTER = 0.1
 
 
 class Loop(ABC):
@@ -31,9 +31,7 @@ class Loop(ABC):
         task, self._task = self._task, None
         if task is None:
             return
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait([task])
+        await end(task)
 
     async def _keep_running(self) -> None:
         while True:
@@ -47,6 +45,30 @@ class Loop(ABC):
     @abstractmethod
     async def _run(self) -> None:
         """Do the work until cancelled; what it raises is reported and it is run again."""
+
+
+async def end(task: asyncio.Task[Any]) -> None:
+    """Cancel a task of our own and wait until it has ended.
+
+    Once may not be enough: `asyncio.wait_for`, which the driver uses, can swallow a cancellation
+    that comes together with what it waits for.
+    """
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=_CANCEL_AGAIN_AFTER)
+
+
+async def wait_until(deadline: float, work: Coroutine[Any, Any, object]) -> bool:
+    """Wait for something until a loop time, end it then, and tell whether it came about."""
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.wait([task], timeout=max(0.0, deadline - asyncio.get_running_loop().time()))
+        is_done = task.done()
+    finally:
+        await end(task)
+    if is_done:
+        task.result()
+    return is_done
 
 
 class Periodic(Loop):
