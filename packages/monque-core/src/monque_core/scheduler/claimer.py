@@ -140,7 +140,7 @@ class Claimer:
             return harvest
         self._turns.served(demand.name)
         harvest.jobs = self._readable([found])
-        if left_over := demand.left_over(1):
+        if left_over := demand.left_over(len(harvest.jobs)):
             harvest.more[demand.name] = left_over
         return harvest
 
@@ -156,7 +156,10 @@ class Claimer:
             candidates = await self._queue.look(names, limit, now)
             self._is_crowded = len(names) > 1 and len(candidates) == limit
         by_name: defaultdict[str, list[Candidate]] = defaultdict(list)
-        for candidate in self._readable(candidates):
+        readable = self._readable(candidates)
+        # What was no job has hidden what is behind it.
+        self._is_crowded = self._is_crowded or len(readable) < len(candidates)
+        for candidate in readable:
             by_name[candidate.name].append(candidate)
         return by_name
 

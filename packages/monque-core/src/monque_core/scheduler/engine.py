@@ -6,6 +6,7 @@ import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from monque_core.clock import ServerClock
 from monque_core.errors import ShutdownTimeoutError
 from monque_core.jobs.outcome import RetryPolicy
 from monque_core.scheduler.backlog import Backlog
@@ -28,6 +29,7 @@ from monque_core.threads import ThreadPool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from monque_core.jobs.job import AnyJob
     from monque_core.options import Options
@@ -122,14 +124,17 @@ class Engine:
         while True:
             await self._runs.wait_until_none()
             names = self._workers.names
-            # Another instance's clock may be a little ahead of ours.
-            soon = self._clock.now() + _CLOCK_TOLERANCE
-            due = bool(names) and await self._store.queue.has_due(names, soon)
+            due = bool(names) and await self._store.queue.has_due(names, self._soon())
             if not due and not self._runs and not self._dispatcher.is_claiming:
                 return
             if due and not self._dispatcher.is_claiming:
                 self._dispatcher.look_now()
             await asyncio.sleep(_IDLE_LOOK_GAP)
+
+    def _soon(self) -> datetime:
+        # Two instances' readings of the server's clock may differ a little.
+        is_measured = isinstance(self._clock, ServerClock)
+        return self._clock.now() + (_CLOCK_TOLERANCE if is_measured else timedelta(0))
 
     async def stop(self, seconds: float) -> None:
         """Finish what runs within so many seconds, hand back the rest, leave nothing behind."""

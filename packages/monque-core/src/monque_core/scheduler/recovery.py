@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from monque_core.errors import MonqueError
 from monque_core.jobs.outcome import RetryPolicy, after_exhaustion, settled
-from monque_core.options import STALE_AFTER_HEARTBEATS
 from monque_core.scheduler.loop import Periodic
 from monque_core.store.ledger import Settlement
 
@@ -87,8 +86,7 @@ class Recovery(Periodic):
         """Tell whether the owner had its three heartbeats' time since MongoDB was last away."""
         if not isinstance(job.heartbeat_interval, (int, float)):
             return True
-        patience = STALE_AFTER_HEARTBEATS * job.heartbeat_interval / 1000
-        return self._store.contact.steady_for >= patience
+        return self._store.contact.could_hear(job.heartbeat_interval / 1000)
 
     async def _fail(self, batch: StaleBatch, job: AnyJob) -> None:
         """Give up a job through the ordinary failure, which a claim of our own allows."""

@@ -95,7 +95,7 @@ class ChangeStream:
             # A thread cannot be called off, and the stream must not be closed under it.
             if not self._blocking:
                 reading.cancel()
-            await asyncio.wait([reading], timeout=_PATIENCE_SECONDS)
+            await _patiently(reading)
             raise
         return event
 
@@ -104,6 +104,15 @@ class ChangeStream:
         with contextlib.suppress(PyMongoError, TimeoutError):
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 await self._collection.close(self._native)
+
+
+async def _patiently(reading: asyncio.Future[Any]) -> None:
+    """Wait for a reply that is due soon, however often we are cancelled, but not for ever."""
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + _PATIENCE_SECONDS
+    while not reading.done() and clock() < deadline:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([reading], timeout=deadline - clock())
 
 
 def _pipeline(names: Sequence[str]) -> list[Document]:

@@ -1,19 +1,23 @@
-"""Whether MongoDB has answered lately."""
+"""Whether MongoDB has answered lately, and in time."""
 
 from __future__ import annotations
 
 import time
 
-_SLOW_SECONDS = 1.0
+from monque_core.options import STALE_AFTER_HEARTBEATS
 
 
 class Contact:
-    """The last time MongoDB answered, and since when it has not."""
+    """The last time MongoDB answered, and the last gap in which nobody's heartbeat got through.
+
+    A server that freezes loses no connection: an answer that takes long is such a gap, too.
+    """
 
     def __init__(self) -> None:
         self._last = float("-inf")
-        self._back_since = float("-inf")
         self._lost_at = float("-inf")
+        self._gap = 0.0
+        self._gap_ended_at = float("-inf")
         self.is_lost = False
         self.outages = 0
 
@@ -22,11 +26,10 @@ class Contact:
         if self.is_lost and asked_at < self._lost_at:
             # It was on its way before the connection broke.
             return
-        self._last = time.monotonic()
-        # A server that freezes loses no connection, but nobody's heartbeat gets through either.
-        if self.is_lost or self._last - asked_at > _SLOW_SECONDS:
-            self.is_lost = False
-            self._back_since = self._last
+        now = time.monotonic()
+        self._note_gap(now - (min(asked_at, self._last) if self.is_lost else asked_at), now)
+        self._last = now
+        self.is_lost = False
 
     def lost(self) -> None:
         """Note that MongoDB could not be reached."""
@@ -40,7 +43,13 @@ class Contact:
         """Tell how many seconds ago MongoDB answered."""
         return time.monotonic() - self._last
 
-    @property
-    def steady_for(self) -> float:
-        """Tell for how many seconds MongoDB has answered in time, since it last did not."""
-        return 0.0 if self.is_lost else time.monotonic() - self._back_since
+    def could_hear(self, heartbeat_seconds: float) -> bool:
+        """Tell whether a silence of three such heartbeats is the owner's, not MongoDB's."""
+        patience = STALE_AFTER_HEARTBEATS * heartbeat_seconds
+        return self._gap < heartbeat_seconds or time.monotonic() - self._gap_ended_at >= patience
+
+    def _note_gap(self, gap: float, now: float) -> None:
+        is_over = now - self._gap_ended_at >= STALE_AFTER_HEARTBEATS * self._gap
+        if is_over or gap >= self._gap:
+            self._gap = gap
+            self._gap_ended_at = now
