@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
 _PAUSE_AFTER_FAULT = 1.0
-_CANCEL_AGAIN_AFTER = 0.1
+_CANCEL_AGAIN_AFTER = 2.5
 
 
 class Loop(ABC):
@@ -51,7 +51,7 @@ async def end(task: asyncio.Task[Any]) -> None:
     """Cancel a task of our own and wait until it has ended.
 
     Once may not be enough: `asyncio.wait_for`, which the driver uses, can swallow a cancellation
-    that comes together with what it waits for.
+    that comes together with what it waits for. But first the task has time to clean up.
     """
     while not task.done():
         task.cancel()

@@ -25,7 +25,8 @@ def stale(intervals: Iterable[object], now: datetime, lock_timeout: timedelta) -
     give the index exact bounds, and garbage among them cannot fail the query as `$expr` would.
     """
     known = _intervals(intervals)
-    locked_too_long = {"lockedAt": {"$lt": now - lock_timeout}}
+    # "Not since" rather than "before", so that a lock without a date counts as well.
+    locked_too_long = {"lockedAt": {"$not": {"$gte": now - lock_timeout}}}
     branches: list[Document] = []
     for interval_ms in known:
         silence = STALE_AFTER_HEARTBEATS * timedelta(milliseconds=interval_ms)

@@ -111,9 +111,9 @@ def held(jobs: Sequence[AnyJob], owner: Owner) -> Document:
 
 
 def complete(ids: Sequence[object], token: object, owner: Owner, now: datetime) -> Transition:
-    """Finish one-off jobs of one claim: processing → completed."""
+    """Finish one-off jobs of one claim, unless one has become a schedule: → completed."""
     return Transition(
-        _fence({"$in": ids}, token, owner),
+        {**_fence({"$in": ids}, token, owner), "repeatInterval": None},
         {
             "$set": {"status": JobStatus.COMPLETED, "updatedAt": now},
             "$unset": _DROP_CLAIM_AND_REASON,
@@ -145,7 +145,8 @@ def settle(job: AnyJob, outcome: Outcome, owner: Owner, now: datetime) -> Transi
             return _end(job, owner, now, JobStatus.PENDING, changes, _DROP_CLAIM)
         case Failed(reason):
             changes = {"failCount": job.fail_count + 1, "failReason": reason}
-            return _end(job, owner, now, JobStatus.FAILED, changes, _DROP_CLAIM)
+            step = _end(job, owner, now, JobStatus.FAILED, changes, _DROP_CLAIM)
+            return _by_schedule(job, step)
         case Advanced(at):
             return _advance(job, at, owner, now, {}, _DROP_CLAIM_AND_REASON)
         case OccurrenceFailed(reason, at):
@@ -171,8 +172,8 @@ def _advance(
     changes: Document,
     dropped: Document,
 ) -> Transition:
-    """Move a schedule to its next tick, if it is still the schedule the tick was reckoned by."""
-    transition = _end(
+    """Move a schedule to its next tick: processing → pending."""
+    step = _end(
         job,
         owner,
         now,
@@ -180,9 +181,13 @@ def _advance(
         {**changes, "nextRunAt": tick, "failCount": 0, "claims": 0},
         dropped,
     )
-    transition.filter["repeatInterval"] = job.repeat_interval
-    transition.filter["timezone"] = job.timezone
-    return transition
+    return _by_schedule(job, step)
+
+
+def _by_schedule(job: AnyJob, step: Transition) -> Transition:
+    """Let an outcome hold only for the schedule it was reckoned by."""
+    condition = {"repeatInterval": job.repeat_interval, "timezone": job.timezone}
+    return Transition({**step.filter, **condition}, step.update)
 
 
 def _end(
