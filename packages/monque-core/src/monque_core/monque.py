@@ -237,7 +237,7 @@ class Monque(Producer, IsolatingEmitter):
                     finally:
                         self._engine = None
                 await self._end_listeners()
-                self._store.dismiss_threads()
+                await self._store.dismiss_threads()
         finally:
             self._stopping = None
 

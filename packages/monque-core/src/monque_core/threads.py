@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 R = TypeVar("R")
+_LOOK_GAP = 0.005
 _Work: TypeAlias = "Callable[[], Callable[[], None]]"
 
 
@@ -43,10 +45,13 @@ class ThreadPool:
         self._crew.take_on(work)
         return future
 
-    def dismiss(self) -> None:
-        """Let every thread end when its work is done, and wait for those that are idle."""
+    async def dismiss(self, patience: float = 0.0) -> None:
+        """Let every thread end when its work is done; wait for the busy ones so many seconds."""
         crew, self._crew = self._crew, _Crew(self._name)
         crew.dismiss()
+        deadline = time.monotonic() + patience
+        while crew.is_alive() and time.monotonic() < deadline:  # noqa: ASYNC110  # no event in it
+            await asyncio.sleep(_LOOK_GAP)
 
 
 class _Crew:
@@ -56,7 +61,7 @@ class _Crew:
         self._name = name
         self._lock = threading.Lock()
         self._idle: list[_Thread] = []
-        self._made = 0
+        self._threads: list[_Thread] = []
         self._is_dismissed = False
 
     def take_on(self, work: _Work) -> None:
@@ -64,8 +69,8 @@ class _Crew:
             if self._idle:
                 thread = self._idle.pop()
             else:
-                self._made += 1
-                thread = _Thread(self, f"{self._name}-{self._made}")
+                thread = _Thread(self, f"{self._name}-{len(self._threads) + 1}")
+                self._threads.append(thread)
                 thread.start()
         thread.inbox.put(work)
 
@@ -75,6 +80,9 @@ class _Crew:
             if not self._is_dismissed:
                 self._idle.append(thread)
             return not self._is_dismissed
+
+    def is_alive(self) -> bool:
+        return any(thread.is_alive() for thread in self._threads)
 
     def dismiss(self) -> None:
         with self._lock:

@@ -28,7 +28,7 @@ class JobStatus:
     ACTIVE: Final[tuple[StatusName, ...]] = (PENDING, PROCESSING)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Job(Generic[T]):
     """A snapshot of one stored job; changing it changes nothing in MongoDB."""
 
@@ -62,10 +62,12 @@ class Job(Generic[T]):
         """Tell whether the job returns to pending at its next cron tick."""
         return self.repeat_interval is not None
 
-    @property
-    def interruptions(self) -> int:
-        """Count the claims that ended without an outcome, as a killed process leaves them."""
-        return max(0, self.claims - self.fail_count)
-
 
 AnyJob: TypeAlias = Job[Any]
+
+
+def twin(job: AnyJob) -> AnyJob:
+    """Give an equal job that can be changed by itself, several times faster than `replace`."""
+    other: AnyJob = object.__new__(Job)
+    other.__dict__.update(job.__dict__)
+    return other

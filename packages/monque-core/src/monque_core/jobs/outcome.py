@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
@@ -10,7 +10,7 @@ from monque_core.clock import truncate
 from monque_core.errors import MonqueError
 from monque_core.jobs.backoff import backoff_delay
 from monque_core.jobs.cron import next_cron_run
-from monque_core.jobs.job import AnyJob, JobStatus
+from monque_core.jobs.job import AnyJob, JobStatus, twin
 
 LONGEST_REASON = 8_000
 
@@ -124,14 +124,9 @@ def failure_reason(error: BaseException) -> str:
 
 def settled(job: AnyJob, outcome: Outcome, now: datetime) -> AnyJob:
     """Give the job as it is stored once the outcome is written."""
-    free = replace(
-        job,
-        updated_at=now,
-        locked_at=None,
-        claimed_by=None,
-        last_heartbeat=None,
-        heartbeat_interval=None,
-    )
+    free = twin(job)
+    free.updated_at = now
+    free.locked_at = free.claimed_by = free.last_heartbeat = free.heartbeat_interval = None
     match outcome:
         case Completed():
             free.status = JobStatus.COMPLETED

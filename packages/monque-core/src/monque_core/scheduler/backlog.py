@@ -36,6 +36,8 @@ class Backlog:
 
     def pop_startable(self) -> Run | None:
         """Take the next job that has a slot, the name that waited longest first."""
+        if not self._waiting:
+            return None
         names = [name for name in self._waiting if self._slots.free(name)]
         if not names:
             return None

@@ -153,7 +153,7 @@ class Engine:
         finally:
             for loop in self._loops():
                 await loop.stop()
-            self._threads.dismiss()
+            await self._threads.dismiss()
 
     async def _cut_short(self, last_deadline: float) -> None:
         """Cancel what still runs and write what can still be written."""

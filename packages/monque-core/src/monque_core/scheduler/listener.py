@@ -44,14 +44,14 @@ class Listener(Loop):
         self._wakeups = wakeups
         self._dispatcher = dispatcher
         self._announcer = announcer
-        self._own: OrderedDict[object, None] = OrderedDict()
+        self._own: OrderedDict[str, None] = OrderedDict()
         self._reader: asyncio.Task[None] | None = None
         self._is_connected = False
         self._pause = _FIRST_PAUSE
 
     def ignore(self, job_ids: Sequence[object]) -> None:
         """Expect changes that were made here, and of which the dispatcher knows already."""
-        self._own.update(dict.fromkeys(job_ids[-_OWN_WRITES:]))
+        self._own.update(dict.fromkeys(map(str, job_ids[-_OWN_WRITES:])))
         while len(self._own) > _OWN_WRITES:
             self._own.popitem(last=False)
 

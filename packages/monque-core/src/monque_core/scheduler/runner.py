@@ -6,12 +6,13 @@ import asyncio
 import contextvars
 import inspect
 import time
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from monque_core.jobs.job import twin
 from monque_core.jobs.outcome import (
+    COMPLETED,
     RELEASED,
     Outcome,
     RetryPolicy,
@@ -73,7 +74,7 @@ class Runner:
         started = time.perf_counter()
         error: BaseException | None = None
         # What a handler does to its job must not reach the engine's own.
-        job = replace(run.job)
+        job = twin(run.job)
         try:
             self._announcer.started(job)
             await self._call(run, job)
@@ -87,7 +88,10 @@ class Runner:
     ) -> Ending | None:
         if run.ended_by == "loss" or run.is_abandoned:
             return None
-        job, now = run.job, self._clock.now()
+        job = run.job
+        if error is None and not job.is_recurring:
+            return Ending(run, COMPLETED, None, duration)
+        now = self._clock.now()
         if error is None:
             return Ending(run, after_success(job, now), None, duration)
         if run.ended_by == "stop":

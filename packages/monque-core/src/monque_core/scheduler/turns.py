@@ -31,6 +31,10 @@ class Turns:
         self, offers: Mapping[str, Sequence[T]], limits: Mapping[str, int], total: int
     ) -> list[T]:
         """Pick from each name in turn, within its limit, until so many are picked."""
+        if len(offers) == 1:
+            ((name, only),) = offers.items()
+            self.served(name)
+            return list(only[: min(limits.get(name, 0), total)])
         picked: list[T] = []
         queues = {name: deque(offers[name][: limits.get(name, 0)]) for name in self.order(offers)}
         while queues and len(picked) < total:

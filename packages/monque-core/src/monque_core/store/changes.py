@@ -32,7 +32,7 @@ class ChangeStreamUnavailableError(Exception):
 class Change:
     """A job was inserted, became pending, or was moved in time."""
 
-    job_id: object
+    job_id: str
     name: str
     due_at: datetime
     is_insert: bool
@@ -81,11 +81,11 @@ class ChangeStream:
             if not self._native.alive:
                 raise EOFError("the server ended the change stream")
             return None
-        due_at = event.get("nextRunAt")
-        if not isinstance(due_at, datetime):
+        due_at, name = event.get("nextRunAt"), event.get("name")
+        if not isinstance(due_at, datetime) or not isinstance(name, str):
             return None
         is_insert = event["operationType"] == "insert"
-        return Change(event["documentKey"]["_id"], event["name"], due_at, is_insert)
+        return Change(str(event["documentKey"]["_id"]), name, due_at, is_insert)
 
     async def _try_next(self) -> Document | None:
         reading = asyncio.ensure_future(self._collection.next_change(self._native))

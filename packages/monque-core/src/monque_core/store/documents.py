@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -114,7 +115,8 @@ _IF_SET: dict[str, type] = {"max_retries": int, "repeat_interval": str, "timezon
 
 def _is_sound(job: AnyJob) -> bool:
     return (
-        type(job.name) is str
+        type(job.id) is ObjectId
+        and type(job.name) is str
         and type(job.next_run_at) is datetime
         and type(job.created_at) is datetime
         and type(job.updated_at) is datetime
@@ -133,6 +135,8 @@ def _is_sound(job: AnyJob) -> bool:
 
 def _mend(job: AnyJob) -> None:
     """Accept what other programs write a little differently; refuse what no job can be."""
+    if not isinstance(job.id, Hashable):
+        raise unreadable("_id", job.id)
     if isinstance(job.id, ObjectId):
         for attribute in ("created_at", "updated_at"):
             if getattr(job, attribute) is None:

@@ -124,9 +124,9 @@ class Handle:
         limits = [options.timeout, options.pool_options.socket_timeout]
         return min((limit for limit in limits if limit), default=None)
 
-    def dismiss_threads(self) -> None:
+    async def dismiss_threads(self) -> None:
         """End the threads of a blocking handle; later calls make new ones."""
-        self._threads.dismiss()
+        await self._threads.dismiss(patience=1.0)
 
 
 class Collection:

@@ -51,7 +51,7 @@ _STATE_FIELDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Settlement:
     """The outcome of one claim, to be written down."""
 
@@ -91,53 +91,49 @@ class Ledger:
 
     async def settle(self, settlements: Sequence[Settlement], now: datetime) -> list[Verdict]:
         """Write outcomes in one round trip, and say for each what became of it."""
-        verdicts: dict[int, Verdict] = {}
-        grouped: list[Settlement] = []
-        for settlement in settlements:
-            if isinstance(settlement.outcome, OccurrenceFailed):
-                verdict = await self._settle_occurrence(settlement.job, settlement.outcome, now)
-                verdicts[id(settlement)] = verdict
-            else:
-                grouped.append(settlement)
-        verdicts.update(await self._settle_group(grouped, now))
-        return [verdicts[id(settlement)] for settlement in settlements]
+        occurrences = [one for one in settlements if isinstance(one.outcome, OccurrenceFailed)]
+        if not occurrences:
+            return await self._settle_group(settlements, now)
+        grouped = [one for one in settlements if not isinstance(one.outcome, OccurrenceFailed)]
+        verdicts = dict(zip(grouped, await self._settle_group(grouped, now), strict=True))
+        for one in occurrences:
+            verdicts[one] = await self._settle_occurrence(one, now)
+        return [verdicts[one] for one in settlements]
 
     async def _settle_group(
         self, settlements: Sequence[Settlement], now: datetime
-    ) -> dict[int, Verdict]:
+    ) -> list[Verdict]:
         if not settlements:
-            return {}
-        steps = list(_steps(settlements, self._owner, now))
-        requests = [UpdateMany(step.filter, step.update) for step in steps]
+            return []
+        requests = [
+            UpdateMany(step.filter, step.update) for step in _steps(settlements, self._owner, now)
+        ]
         matched, _ = await self._collection.bulk_write(requests)
         if matched == len(settlements):
-            return {id(settlement): "written" for settlement in settlements}
-        states = await self._states([settlement.job.id for settlement in settlements])
-        return {
-            id(settlement): _judge(settlement, states.get(settlement.job.id), self._owner)
-            for settlement in settlements
-        }
+            return ["written"] * len(settlements)
+        states = await self._states([one.job.id for one in settlements])
+        return [_judge(one, states.get(one.job.id), self._owner) for one in settlements]
 
-    async def _settle_occurrence(
-        self, job: AnyJob, outcome: OccurrenceFailed, now: datetime
-    ) -> Verdict:
+    async def _settle_occurrence(self, settlement: Settlement, now: datetime) -> Verdict:
         """Leave the failed occurrence behind, then move the schedule on.
 
         The copy's id follows from the occurrence, so that whoever repeats this after a crash
         between the two writes makes no second one.
         """
+        job, outcome = settlement.job, settlement.outcome
+        assert isinstance(outcome, OccurrenceFailed)
         step = renew([job], self._owner, now)
         stored = await self._collection.find_one_and_update(step.filter, step.update)
         if stored is None:
             states = await self._states([job.id])
-            return _judge(Settlement(job, outcome), states.get(job.id), self._owner)
+            return _judge(settlement, states.get(job.id), self._owner)
         schedule = _schedule_of(stored)
         if schedule != Rescheduled(job.repeat_interval, job.timezone):
             return schedule
         copy = _failed_copy(job, stored.get("data"), outcome.reason, now)
         with contextlib.suppress(DuplicateKeyError):
             await self._collection.insert_one(to_document(copy))
-        (verdict,) = (await self._settle_group([Settlement(job, outcome)], now)).values()
+        (verdict,) = await self._settle_group([settlement], now)
         if isinstance(verdict, Rescheduled):
             # It was changed just now; whether there is still an occurrence to leave is open again.
             await self._collection.delete_one({"_id": copy.id})

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _CANDIDATE_FIELDS = {"name": 1, "claims": 1, "failCount": 1, "maxRetries": 1}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Candidate:
     """A due job that a look has seen; whether it can be had, only the claim tells."""
 
@@ -63,7 +63,7 @@ class Queue:
             sort=CLAIM_ORDER,
             limit=limit,
         )
-        return [await self._candidate(document, now) for document in documents]
+        return await self._candidates(documents, now)
 
     async def look_at_each(
         self, limits: Mapping[str, int], now: datetime
@@ -75,7 +75,7 @@ class Queue:
             for branch in branches[1:]
         ]
         documents = await self._collection.aggregate(pipeline)
-        return [await self._candidate(document, now) for document in documents]
+        return await self._candidates(documents, now)
 
     async def upcoming(
         self, names: Sequence[str], after: datetime, until: datetime, limit: int
@@ -147,18 +147,17 @@ class Queue:
         except InvalidJobError as error:
             return await self._set_aside(document["_id"], error, document["lockedAt"])
 
-    async def _candidate(self, document: Document, now: datetime) -> Candidate | Unreadable:
-        name = document["name"]
-        if type(name) is not str:
-            return await self._set_aside(document["_id"], unreadable("name", name), now)
-        limit = document.get("maxRetries")
-        return Candidate(
-            document["_id"],
-            name,
-            _count(document.get("claims")),
-            _count(document.get("failCount")),
-            limit if isinstance(limit, int) else None,
-        )
+    async def _candidates(
+        self, documents: Sequence[Document], now: datetime
+    ) -> list[Candidate | Unreadable]:
+        candidates: list[Candidate | Unreadable] = []
+        for document in documents:
+            if type(document["name"]) is str:
+                candidates.append(_candidate(document))
+            else:
+                error = unreadable("name", document["name"])
+                candidates.append(await self._set_aside(document["_id"], error, now))
+        return candidates
 
     async def _set_aside(self, job_id: object, error: InvalidJobError, now: datetime) -> Unreadable:
         """Fail a document that is no job, so that it is met only once."""
@@ -178,6 +177,17 @@ def _first_due(name: str, limit: int, now: datetime) -> list[Document]:
         {"$limit": limit},
         {"$project": _CANDIDATE_FIELDS},
     ]
+
+
+def _candidate(document: Document) -> Candidate:
+    limit = document.get("maxRetries")
+    return Candidate(
+        document["_id"],
+        document["name"],
+        _count(document.get("claims")),
+        _count(document.get("failCount")),
+        limit if isinstance(limit, int) else None,
+    )
 
 
 def _count(value: object) -> float:

@@ -72,6 +72,6 @@ class Store:
             ) from error
         return server_time
 
-    def dismiss_threads(self) -> None:
+    async def dismiss_threads(self) -> None:
         """End the threads that a blocking handle needed."""
-        self._handle.dismiss_threads()
+        await self._handle.dismiss_threads()
