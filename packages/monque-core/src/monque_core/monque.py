@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from typing import TYPE_CHECKING, TypeVar, Unpack, overload
+import uuid
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from monque_core.durations import to_timedelta
 from monque_core.emitter import IsolatingEmitter
@@ -40,6 +40,7 @@ H = TypeVar("H", bound="Handler")
 M = TypeVar("M", bound="Middleware")
 
 _SHORTEST_HEALTHY_SILENCE = 5.0
+_LAST_LISTENERS_SECONDS = 5.0
 
 
 class Monque(Producer, IsolatingEmitter):
@@ -57,11 +58,14 @@ class Monque(Producer, IsolatingEmitter):
         self._announcer = Announcer(self, self._store.contact)
         self._workers = Workers()
         self._middleware: list[Middleware] = []
+        # One holder for all lives of this object: a lease of its own never keeps it out.
+        self._holder = str(uuid.uuid4())
         self._engine: Engine | None = None
         self._is_initialized = False
         self._initializing = asyncio.Lock()
         self._changing_state = asyncio.Lock()
         self._stopping: asyncio.Task[None] | None = None
+        self._stop_callers: list[asyncio.Task[Any] | None] = []
 
     @property
     def scheduler_instance_id(self) -> str:
@@ -91,7 +95,11 @@ class Monque(Producer, IsolatingEmitter):
                 return
             adjust(self._options.clock, await self._store.prepare())
             lease = InstanceLease(
-                self._store.leases, self._options.clock, self._options, self._announcer
+                self._store.leases,
+                self._holder,
+                self._options.clock,
+                self._options,
+                self._announcer,
             )
             await lease.check()
             if self._options.recover_stale_jobs:
@@ -105,7 +113,12 @@ class Monque(Producer, IsolatingEmitter):
                 return
             await self.initialize()
             engine = Engine(
-                self._store, self._options, self._workers, self._middleware, self._announcer
+                self._store,
+                self._holder,
+                self._options,
+                self._workers,
+                self._middleware,
+                self._announcer,
             )
             await engine.start()
             self._engine = engine
@@ -119,7 +132,12 @@ class Monque(Producer, IsolatingEmitter):
         limit = self._options.shutdown_timeout if timeout is None else _limit(timeout)
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(limit.total_seconds()))
-        await asyncio.shield(self._stopping)
+        caller = asyncio.current_task()
+        self._stop_callers.append(caller)
+        try:
+            await asyncio.shield(self._stopping)
+        finally:
+            self._stop_callers.remove(caller)
 
     async def run(self) -> None:
         """Run until SIGINT or SIGTERM, then stop: the main of a worker process.
@@ -242,11 +260,15 @@ class Monque(Producer, IsolatingEmitter):
             self._stopping = None
 
     async def _end_listeners(self) -> None:
-        """Let async listeners that are still at work finish, unless they take too long."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_SHORTEST_HEALTHY_SILENCE):
-                await self.wait_for_complete()
-        self.cancel()
+        """Let async listeners that are still at work finish, unless they take too long.
+
+        One that waits for this very stop is let go on after it.
+        """
+        at_work = {task for task in self._waiting if task not in self._stop_callers}
+        if at_work:
+            _, late = await asyncio.wait(at_work, timeout=_LAST_LISTENERS_SECONDS)
+            for task in late:
+                task.cancel()
 
     def _notice(self, jobs: Sequence[AnyJob]) -> None:
         """Take note of jobs that were stored from here."""

@@ -175,14 +175,17 @@ class Dispatcher(Loop):
         # Nothing may become due unseen between the old horizon and now.
         begin = min(current, self._wakeups.horizon or current)
         horizon = current + self._plan_span
+        # Whoever asks for another plan meanwhile sets this back.
+        self._next_plan = float("inf")
         upcoming = await self._queue.upcoming(names, begin, horizon, _UPCOMING_LIMIT)
         if len(upcoming) == _UPCOMING_LIMIT:
             horizon = upcoming[-1][1]
             self._plan_span = max(_SHORTEST_PLAN, 2 * (horizon - current))
-            self._next_plan = now + seconds_until(horizon, current)
+            next_plan = now + seconds_until(horizon, current)
         else:
             self._plan_span = min(_LONGEST_PLAN, 2 * self._plan_span)
-            self._next_plan = now + seconds_until(horizon, current) / 2
+            next_plan = now + seconds_until(horizon, current) / 2
+        self._next_plan = min(self._next_plan, next_plan)
         self._wakeups.extend(upcoming, horizon)
         if len(upcoming) == _UPCOMING_LIMIT:
             # More may become due at the last instant than were told.

@@ -50,6 +50,7 @@ class Engine:
     def __init__(
         self,
         store: Store,
+        holder: str,
         options: Options,
         workers: Workers,
         middleware: Sequence[Middleware],
@@ -85,7 +86,7 @@ class Engine:
         self._heartbeat = Heartbeat(
             store.ledger, clock, options.heartbeat_interval, runs, backlog, announcer
         )
-        self._lease = InstanceLease(store.leases, clock, options, announcer)
+        self._lease = InstanceLease(store.leases, holder, clock, options, announcer)
         self._listener = Listener(
             store.changes, clock, workers, wakeups, self._dispatcher, announcer
         )

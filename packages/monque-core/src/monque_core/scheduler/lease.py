@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from typing import TYPE_CHECKING
 
 from monque_core.clock import ServerClock
@@ -23,14 +22,19 @@ class InstanceLease(Periodic):
     """Held from start to stop; its renewals also read the server's clock."""
 
     def __init__(
-        self, leases: Leases, clock: Clock, options: Options, announcer: Announcer
+        self,
+        leases: Leases,
+        holder: str,
+        clock: Clock,
+        options: Options,
+        announcer: Announcer,
     ) -> None:
         super().__init__(announcer.errored, options.heartbeat_interval)
         self._leases = leases
         self._clock = clock
         self._instance_id = options.scheduler_instance_id
         self._key = f"instance:{self._instance_id}"
-        self._holder = str(uuid.uuid4())
+        self._holder = holder
         self._duration = options.stale_after
 
     async def take(self) -> None:

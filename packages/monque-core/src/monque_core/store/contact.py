@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import time
 
-from monque_core.options import STALE_AFTER_HEARTBEATS
+from monque_core.options import SHORTEST_HEARTBEAT, STALE_AFTER_HEARTBEATS
+
+_SHORTEST_GAP = SHORTEST_HEARTBEAT.total_seconds()
 
 
 class Contact:
-    """The last time MongoDB answered, and the last gap in which nobody's heartbeat got through.
+    """The last time MongoDB answered, and the gaps in which nobody's heartbeat got through.
 
     A server that freezes loses no connection: an answer that takes long is such a gap, too.
     """
 
     def __init__(self) -> None:
-        self._last = float("-inf")
+        self._last = time.monotonic()
+        self._has_answered = False
         self._lost_at = float("-inf")
-        self._gap = 0.0
-        self._gap_ended_at = float("-inf")
+        self._gaps: list[tuple[float, float]] = []
         self.is_lost = False
         self.outages = 0
 
@@ -27,8 +29,12 @@ class Contact:
             # It was on its way before the connection broke.
             return
         now = time.monotonic()
-        self._note_gap(now - (min(asked_at, self._last) if self.is_lost else asked_at), now)
+        gap = now - (min(asked_at, self._last) if self.is_lost else asked_at)
+        if gap >= _SHORTEST_GAP:
+            self._gaps = [kept for kept in self._gaps if _counts(kept, now)]
+            self._gaps.append((gap, now))
         self._last = now
+        self._has_answered = True
         self.is_lost = False
 
     def lost(self) -> None:
@@ -41,15 +47,18 @@ class Contact:
     @property
     def age(self) -> float:
         """Tell how many seconds ago MongoDB answered."""
-        return time.monotonic() - self._last
+        return time.monotonic() - self._last if self._has_answered else float("inf")
 
     def could_hear(self, heartbeat_seconds: float) -> bool:
         """Tell whether a silence of three such heartbeats is the owner's, not MongoDB's."""
         patience = STALE_AFTER_HEARTBEATS * heartbeat_seconds
-        return self._gap < heartbeat_seconds or time.monotonic() - self._gap_ended_at >= patience
+        now = time.monotonic()
+        return all(
+            gap < heartbeat_seconds or now - ended_at >= patience for gap, ended_at in self._gaps
+        )
 
-    def _note_gap(self, gap: float, now: float) -> None:
-        is_over = now - self._gap_ended_at >= STALE_AFTER_HEARTBEATS * self._gap
-        if is_over or gap >= self._gap:
-            self._gap = gap
-            self._gap_ended_at = now
+
+def _counts(gap: tuple[float, float], now: float) -> bool:
+    """Tell whether a gap can still explain the silence of anyone."""
+    length, ended_at = gap
+    return now - ended_at < STALE_AFTER_HEARTBEATS * length

@@ -14,7 +14,7 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.client_session import ClientSession
 from pymongo.database import Database
-from pymongo.errors import ConnectionFailure
+from pymongo.errors import ConnectionFailure, OperationFailure
 from pymongo.read_concern import ReadConcern
 
 from monque_core.errors import MonqueConnectionError
@@ -26,12 +26,15 @@ if TYPE_CHECKING:
 
     from pymongo.asynchronous.collection import AsyncCollection
     from pymongo.collection import Collection as BlockingCollection
+    from pymongo.errors import PyMongoError
 
 Document: TypeAlias = dict[str, Any]
 Update: TypeAlias = Document | list[Document]
 Session: TypeAlias = AsyncClientSession | ClientSession
 R = TypeVar("R")
 _BATCH_SIZE = 5000
+# Not primary any more, shutting down, interrupted by either.
+_GOING_AWAY_CODES = frozenset({91, 189, 10058, 10107, 11600, 11602, 13435, 13436})
 
 
 class Handle:
@@ -101,7 +104,9 @@ class Handle:
         asked_at = time.monotonic()
         try:
             result = await reply
-        except ConnectionFailure as error:
+        except (ConnectionFailure, OperationFailure) as error:
+            if not _is_outage(error):
+                raise
             self.contact.lost()
             if session is not None:
                 # The caller's transaction needs the driver's labels to know what to repeat.
@@ -259,6 +264,17 @@ class Collection:
     ) -> Any:
         bound = getattr(self.native, method)
         return await self._handle.call(bound, *arguments, session=session, **keywords)
+
+
+def _is_outage(error: PyMongoError) -> bool:
+    """Tell whether a write failed because its server shuts down or is no longer the primary."""
+    if isinstance(error, ConnectionFailure):
+        return True
+    details = getattr(error, "details", None) or {}
+    reported = [details, *details.get("writeConcernErrors", [])]
+    if concern := details.get("writeConcernError"):
+        reported.append(concern)
+    return any(report.get("code") in _GOING_AWAY_CODES for report in reported)
 
 
 def native_session(session: object) -> Session | None:
