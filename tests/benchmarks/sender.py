@@ -1,0 +1,25 @@
+"""Another process that inserts jobs one at a time: `python -m tests.benchmarks.sender …`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from pymongo import MongoClient
+
+from tests.benchmarks import raw
+
+
+def main(uri: str, database: str, count: int, gap_seconds: float) -> None:
+    """Insert so many jobs, each with the time it was sent."""
+    with MongoClient[dict[str, Any]](uri) as client:
+        jobs = client[database]["monque_jobs"]
+        jobs.find_one()
+        for _ in range(count):
+            time.sleep(gap_seconds)
+            jobs.insert_one(raw.document({"sent": time.monotonic_ns()}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))

@@ -1,0 +1,48 @@
+"""The benchmark runs and writes what it says; how fast is never a matter of a test."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from tests.support.pages import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_small_run_prints_a_table_and_writes_json(tmp_path: Path) -> None:
+    output = tmp_path / "made" / "bench.json"
+
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "tests.benchmarks.run"),
+            *("--rounds", "1", "--scale", "0.01", "--output", str(output)),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=55,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    result = json.loads(output.read_text(encoding="utf-8"))
+    rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
+    assert len(rows) == len(result["measures"]) + 1
+    for measure in result["measures"]:
+        assert measure["monque"] > 0
+        assert measure["limit"] > 0
+        assert len(measure["rounds"]) == 1
+        assert any(measure["name"] in row for row in rows)
+    assert {measure["name"] for measure in result["measures"]} >= {
+        "drain, concurrency 5",
+        "drain, concurrency 20",
+        "drain, concurrency 100",
+        "enqueue, one by one",
+        "enqueue_many",
+        "pick-up from here p50",
+        "pick-up from another process p99",
+    }

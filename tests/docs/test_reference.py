@@ -1,0 +1,222 @@
+"""The reference pages tell of everything there is, and of nothing else."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from bson import ObjectId, json_util
+
+import monque_core
+from monque_core import Job, JobStatus, Monque, MonqueOptions, errors, events
+from monque_core.options import Options
+from monque_core.store.documents import to_document, to_job
+from monque_core.store.indexes import job_indexes
+from tests.support.pages import ROOT, Block, blocks, page_paths, page_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_FROM_PYEE = {"on", "once", "off"}
+_RANDOM_OR_LIVE = {"scheduler_instance_id", "clock"}
+
+
+def _nodes() -> Iterator[ast.AST]:
+    for program in blocks("python", "python service"):
+        yield from ast.walk(ast.parse(program.code))
+
+
+def _imported_by_programs() -> set[str]:
+    return {
+        alias.name
+        for node in _nodes()
+        if isinstance(node, ast.ImportFrom) and node.module == "monque_core"
+        for alias in node.names
+    }
+
+
+def _called_by_programs() -> set[str]:
+    return {
+        node.attr
+        for node in _nodes()
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "monque"
+    }
+
+
+def _public_members() -> set[str]:
+    defined = {
+        name
+        for kind in Monque.__mro__
+        if kind.__module__.startswith("monque_core.")
+        for name in vars(kind)
+        if not name.startswith("_")
+    }
+    return defined | _FROM_PYEE
+
+
+def _first_column(page: str) -> set[str]:
+    """Give what stands in code type in the first column of the page's tables."""
+    cells = re.findall(r"^\| ([^|]*)", page_text(page), flags=re.MULTILINE)
+    return {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+
+
+def _is_error(name: str) -> bool:
+    value = getattr(monque_core, name)
+    return isinstance(value, type) and issubclass(value, Exception)
+
+
+@pytest.mark.parametrize(
+    "name", sorted(name for name in monque_core.__all__ if not _is_error(name))
+)
+def test_every_public_name_is_used_in_a_program(name: str) -> None:
+    assert name in _imported_by_programs()
+
+
+@pytest.mark.parametrize("name", sorted(_public_members()))
+def test_every_public_member_of_monque_is_used_in_a_program(name: str) -> None:
+    assert name in _called_by_programs()
+
+
+@pytest.mark.parametrize("name", sorted(monque_core.__all__))
+def test_every_public_name_is_in_the_reference(name: str) -> None:
+    page = "docs/errors.md" if _is_error(name) else "docs/api.md"
+
+    assert f"`{name}" in page_text(page)
+
+
+def test_the_errors_page_lists_every_error_and_no_other() -> None:
+    defined = {name for name, value in vars(errors).items() if isinstance(value, type)}
+
+    assert _first_column("docs/errors.md") == defined
+
+
+def test_the_options_page_lists_every_option_and_no_other() -> None:
+    listed = re.findall(r"^\| `(\w+)`", _section("docs/options.md", "Options"), re.MULTILINE)
+
+    assert set(listed) == set(MonqueOptions.__annotations__)
+
+
+@pytest.mark.parametrize(
+    "option", [field for field in dataclasses.fields(Options) if field.name not in _RANDOM_OR_LIVE]
+)
+def test_the_options_page_tells_each_default(option: dataclasses.Field[Any]) -> None:
+    row = re.search(
+        rf"^\| `{option.name}` \| ([^|]+) \|", page_text("docs/options.md"), re.MULTILINE
+    )
+
+    assert row is not None
+    assert row[1].strip() == _in_words(option.default)
+
+
+def _in_words(default: object) -> str:
+    if not isinstance(default, timedelta):
+        return f'`"{default}"`' if isinstance(default, str) else f"`{default}`"
+    seconds = default.total_seconds()
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:g} {unit}"
+    return f"{seconds:g} s"
+
+
+def _section(page: str, heading: str) -> str:
+    text = page_text(page)
+    begin = text.index(f"\n## {heading}\n")
+    end = text.find("\n## ", begin + 1)
+    return text[begin : end if end > 0 else len(text)]
+
+
+def test_the_events_page_lists_every_event_and_no_other() -> None:
+    names = {
+        value for name, value in vars(events).items() if name.isupper() and isinstance(value, str)
+    }
+
+    assert _first_column("docs/events.md") == names
+
+
+@pytest.mark.parametrize(
+    "payload", [value for value in vars(events).values() if dataclasses.is_dataclass(value)]
+)
+def test_the_events_page_tells_every_payload(payload: Any) -> None:
+    fields = ", ".join(field.name for field in dataclasses.fields(payload))
+
+    assert f"`{payload.__name__}({fields})`" in page_text("docs/events.md")
+
+
+def test_the_document_page_lists_every_field_and_no_other() -> None:
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    fullest = Job[None](
+        id=ObjectId(),
+        name="name",
+        data=None,
+        status=JobStatus.PENDING,
+        next_run_at=now,
+        created_at=now,
+        updated_at=now,
+        fail_count=1,
+        fail_reason="reason",
+        locked_at=now,
+        claimed_by="instance",
+        last_heartbeat=now,
+        heartbeat_interval=1,
+        repeat_interval="* * * * *",
+        timezone="UTC",
+        unique_key="key",
+        claim_token=ObjectId(),
+        claims=1,
+        priority=1,
+        max_retries=1,
+        timeout=timedelta(seconds=1),
+    )
+    listed = re.findall(
+        r"^\| `(\w+)`", _section("docs/document-format.md", "Fields"), flags=re.MULTILINE
+    )
+
+    assert set(listed) == set(to_document(fullest))
+
+
+@pytest.mark.parametrize("example", blocks("json"), ids=str)
+def test_every_example_of_a_document_is_a_job(example: Block) -> None:
+    document = json_util.loads(example.code)
+
+    assert to_document(to_job(document)) == document
+
+
+def test_the_production_page_lists_every_index_and_no_other() -> None:
+    names = {index.document["name"] for index in job_indexes(retention=True)}
+
+    assert set(re.findall(r"`(monque_py_\w+)`", page_text("docs/production.md"))) == names
+
+
+def _links() -> list[tuple[str, str]]:
+    return [
+        (path.relative_to(ROOT).as_posix(), target)
+        for path in page_paths()
+        for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8"))
+        if "://" not in target
+    ]
+
+
+@pytest.mark.parametrize(("page", "target"), _links())
+def test_every_link_leads_somewhere(page: str, target: str) -> None:
+    path, _, anchor = target.partition("#")
+    linked = (ROOT / page).parent / path if path else ROOT / page
+
+    assert linked.exists()
+    if anchor:
+        headings = re.findall(r"^#+ (.+)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
+        anchors = {
+            re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings
+        }
+        assert anchor in anchors
+
+
+def test_every_page_is_linked_from_the_readme() -> None:
+    linked = {target for page, target in _links() if page == "README.md"}
+
+    assert {path.relative_to(ROOT).as_posix() for path in page_paths()} - {"README.md"} <= linked

@@ -1,0 +1,273 @@
+"""A run whose claim was taken away writes nothing, and ends here."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from bson import ObjectId
+
+from monque_core import Job, Monque, OwnershipLostError
+from tests.support.happenings import Happenings
+from tests.support.stored import jobs_in, stored_jobs
+from tests.support.tally import Tally
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from pymongo.asynchronous.database import AsyncDatabase
+    from pymongo.database import Database
+
+CLAIM_FIELDS = dict.fromkeys(("lockedAt", "claimedBy", "lastHeartbeat", "heartbeatInterval"), "")
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
+
+LOSSES: dict[str, dict[str, Any]] = {
+    "claimed by another": {"$set": {"claimedBy": "another", "claimToken": ObjectId()}},
+    "claimed by a namesake": {"$set": {"claimToken": ObjectId()}},
+    "claimed by Node, which knows no tokens": {"$set": {"claimedBy": "node"}},
+    "recovered": {
+        "$set": {"status": "pending", "nextRunAt": LATER},
+        "$unset": {**CLAIM_FIELDS, "claimToken": ""},
+    },
+    # Node leaves the token and the time; without a name the job is not claimed again.
+    "recovered by Node": {
+        "$set": {"status": "pending"},
+        "$unset": {**CLAIM_FIELDS, "name": ""},
+    },
+    "cancelled": {"$set": {"status": "cancelled"}, "$unset": {**CLAIM_FIELDS, "claimToken": ""}},
+}
+"""Ways to lose a claim after which nobody here may claim the job again."""
+
+
+def the_loss_of(job: Job[Any], happenings: Happenings) -> None:
+    """Check that the loss was told once, and nothing else."""
+    ((told),) = happenings.of("job:error")
+    assert isinstance(told.error, OwnershipLostError)
+    assert told.job.id == job.id
+    assert str(job.id) in str(told.error)
+    assert not happenings.of("job:complete")
+    assert not happenings.of("job:fail")
+
+
+@pytest.mark.parametrize("how", [*LOSSES, "deleted"])
+async def test_a_run_that_lost_its_claim_is_cancelled_by_the_heartbeat_and_writes_nothing(
+    db: AsyncDatabase[dict[str, Any]], how: str
+) -> None:
+    monque = Monque(db, heartbeat_interval=0.1, recover_stale_jobs=False)
+    happenings = Happenings(monque)
+    ends = Tally[str]()
+
+    @monque.worker("long")
+    async def wait(job: Job[None]) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ends.add("cancelled")
+            raise
+
+    async with monque:
+        job = await monque.enqueue("long", None)
+        await happenings.reach("job:start")
+        await _take_away(db, job, how)
+        left = await jobs_in(db).find_one({"_id": job.id})
+        await ends.reach(1)
+        await monque.run_until_idle(timeout=20)
+        the_loss_of(job, happenings)
+
+    assert ends == ["cancelled"]
+    assert await jobs_in(db).find_one({"_id": job.id}) == left
+    the_loss_of(job, happenings)
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["returns", "raises"])
+@pytest.mark.parametrize("how", [*LOSSES, "deleted"])
+async def test_a_run_that_ends_after_losing_its_claim_writes_nothing(
+    db: AsyncDatabase[dict[str, Any]], how: str, fails: bool
+) -> None:
+    monque = Monque(db, recover_stale_jobs=False)
+    happenings = Happenings(monque)
+    may_end = asyncio.Event()
+
+    @monque.worker("short")
+    async def wait(job: Job[None]) -> None:
+        await may_end.wait()
+        if fails:
+            raise RuntimeError("too late to matter")
+
+    async with monque:
+        job = await monque.enqueue("short", None)
+        await happenings.reach("job:start")
+        await _take_away(db, job, how)
+        left = await jobs_in(db).find_one({"_id": job.id})
+        may_end.set()
+        await happenings.reach("job:error")
+
+    assert await jobs_in(db).find_one({"_id": job.id}) == left
+    the_loss_of(job, happenings)
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["returns", "raises"])
+async def test_a_thread_that_lost_its_claim_keeps_its_slot_and_writes_nothing_when_it_returns(
+    db: AsyncDatabase[dict[str, Any]], fails: bool
+) -> None:
+    monque = Monque(db, heartbeat_interval=0.1, recover_stale_jobs=False, poll_interval=0.1)
+    happenings = Happenings(monque)
+    starts = Tally[str]()
+    may_end = threading.Event()
+
+    @monque.worker("blocking", concurrency=1)
+    def wait(job: Job[str]) -> None:
+        starts.add(job.data)
+        if job.data == "long":
+            may_end.wait()
+            if fails:
+                raise RuntimeError("too late to matter")
+
+    async with monque:
+        job = await monque.enqueue("blocking", "long")
+        await starts.reach(1)
+        await _take_away(db, job, "claimed by another")
+        left = await jobs_in(db).find_one({"_id": job.id})
+        await happenings.reach("job:error")
+        # Two more heartbeats: the loss is told once however long the thread takes.
+        await monque.enqueue("blocking", "next")
+        await asyncio.sleep(0.3)
+        assert starts == ["long"], "the thread still has the only slot"
+        the_loss_of(job, happenings)
+        may_end.set()
+        await starts.reach(2)
+        await happenings.reach("job:complete")
+
+    assert await jobs_in(db).find_one({"_id": job.id}) == left
+    assert [event.job.data for event in happenings.of("job:complete")] == ["next"]
+    assert len(happenings.of("job:error")) == 1
+    assert not happenings.of("job:fail")
+
+
+@pytest.mark.parametrize("token", ["kept", "removed"])
+@pytest.mark.parametrize("noticed_by", ["heartbeat", "settling"])
+async def test_a_claim_lost_to_a_newer_one_of_the_same_instance_is_lost(
+    db: AsyncDatabase[dict[str, Any]], noticed_by: str, token: str
+) -> None:
+    heartbeat = 0.1 if noticed_by == "heartbeat" else 30
+    monque = Monque(db, heartbeat_interval=heartbeat, poll_interval=0.05, recover_stale_jobs=False)
+    happenings = Happenings(monque)
+    runs: list[asyncio.Event] = []
+    cancelled: list[int] = []
+
+    @monque.worker("twice", concurrency=2)
+    async def wait(job: Job[None]) -> None:
+        position = len(runs)
+        runs.append(asyncio.Event())
+        try:
+            await runs[position].wait()
+        except asyncio.CancelledError:
+            cancelled.append(position)
+            raise
+
+    async with monque:
+        job = await monque.enqueue("twice", None)
+        await happenings.reach("job:start")
+        dropped = CLAIM_FIELDS if token == "kept" else {**CLAIM_FIELDS, "claimToken": ""}
+        await jobs_in(db).update_one(
+            {"_id": job.id}, {"$set": {"status": "pending"}, "$unset": dropped}
+        )
+        first, second = await happenings.reach("job:start", 2)
+        if noticed_by == "settling":
+            runs[0].set()
+        await happenings.reach("job:error")
+        the_loss_of(job, happenings)
+        now = await jobs_in(db).find_one({"_id": job.id})
+        assert now is not None
+        assert (now["status"], now["claimToken"]) == ("processing", second.job.claim_token)
+        assert first.job.claim_token != second.job.claim_token
+        runs[1].set()
+        await happenings.reach("job:complete")
+
+    assert cancelled == ([0] if noticed_by == "heartbeat" else [])
+    assert len(happenings.of("job:complete")) == 1
+    assert len(happenings.of("job:error")) == 1
+    now = await jobs_in(db).find_one({"_id": job.id})
+    assert now is not None
+    assert (now["status"], now["claims"], now["failCount"]) == ("completed", 2, 0)
+
+
+async def test_two_runs_of_one_job_that_end_together_settle_only_the_newer_claim(
+    db: AsyncDatabase[dict[str, Any]],
+) -> None:
+    monque = Monque(db, poll_interval=0.05, base_retry_interval=3600, recover_stale_jobs=False)
+    happenings = Happenings(monque)
+    may_end = asyncio.Event()
+
+    @monque.worker("twice", concurrency=2)
+    async def wait(job: Job[None]) -> None:
+        await may_end.wait()
+        if job.claims == 1:
+            raise RuntimeError("the older run fails")
+
+    async with monque:
+        job = await monque.enqueue("twice", None)
+        await happenings.reach("job:start")
+        await jobs_in(db).update_one(
+            {"_id": job.id},
+            {"$set": {"status": "pending"}, "$unset": {**CLAIM_FIELDS, "claimToken": ""}},
+        )
+        await happenings.reach("job:start", 2)
+        may_end.set()
+        await happenings.reach("job:error")
+        await happenings.reach("job:complete")
+
+    (told,) = happenings.of("job:error")
+    assert isinstance(told.error, OwnershipLostError)
+    assert told.job.claims == 1
+    assert not happenings.of("job:fail")
+    now = await jobs_in(db).find_one({"_id": job.id})
+    assert now is not None
+    assert (now["status"], now["failCount"]) == ("completed", 0)
+    assert "failReason" not in now
+
+
+async def test_a_claim_ahead_that_was_lost_is_never_run(
+    db: AsyncDatabase[dict[str, Any]], blocking_db: Database[dict[str, Any]]
+) -> None:
+    monque = Monque(db, heartbeat_interval=0.1, recover_stale_jobs=False)
+    happenings = Happenings(monque)
+    newer = ObjectId()
+    may_go_on = asyncio.Event()
+    ran: list[int] = []
+
+    @monque.worker("short", concurrency=1)
+    async def note(job: Job[int]) -> None:
+        ran.append(job.data)
+        if job.data == 1000:
+            # Short jobs until now: some of those that follow are claimed ahead of this one. It
+            # blocks the loop, so that none of them is handed back meanwhile.
+            blocking_db["monque_jobs"].update_many(
+                {"status": "processing", "data": {"$nin": ran}},
+                {"$set": {"claimedBy": "another", "claimToken": newer}},
+            )
+            await may_go_on.wait()
+
+    await monque.enqueue_many("short", range(1100))
+    async with monque:
+        await eventually(lambda: 1000 in ran)
+        lost = [job.data for job in await stored_jobs(db, claimToken=newer)]
+        assert lost, "nothing was claimed ahead"
+        await happenings.reach("job:error", len(lost))
+        may_go_on.set()
+        await monque.run_until_idle(timeout=30)
+
+    assert sorted(ran + lost) == list(range(1100))
+    assert len(happenings.of("job:error")) == len(lost)
+
+
+async def _take_away(db: AsyncDatabase[dict[str, Any]], job: Job[Any], how: str) -> None:
+    if how == "deleted":
+        await jobs_in(db).delete_one({"_id": job.id})
+        return
+    # Aged as a stale claim is, so that a write in passing would show.
+    update = {key: dict(change) for key, change in LOSSES[how].items()}
+    update["$set"]["updatedAt"] = datetime.now(UTC) - timedelta(hours=1)
+    await jobs_in(db).update_one({"_id": job.id}, update)

@@ -1,0 +1,78 @@
+"""Stopping while the database is away."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+from pymongo import AsyncMongoClient, MongoClient
+
+from monque_core import Job, Monque, ShutdownTimeoutError
+from tests.support.happenings import Happenings
+from tests.support.leftovers import Leftovers
+
+if TYPE_CHECKING:
+    from monque_core import LocalMongo
+    from monque_core.local.node import Node
+
+SOON = 15.0
+"""Seconds within which a stop must be over, whatever the database does; a hang takes longer."""
+
+
+@pytest.mark.parametrize("how", ["suspend", "kill"])
+async def test_stop_returns_in_time_while_the_database_is_away(
+    frail_mongo: LocalMongo, node: Node, how: str
+) -> None:
+    """With clients as they are by default, which wait for ever for an answer."""
+    name = f"stop_{uuid4().hex}"
+    leftovers = Leftovers()
+    with MongoClient[dict[str, Any]](frail_mongo.uri) as blocking:
+        async with AsyncMongoClient[dict[str, Any]](frail_mongo.uri) as client:
+            instances = [
+                Monque(db, heartbeat_interval=0.2, poll_interval=0.2)
+                for db in (client[name], blocking[name])
+            ]
+            seen = [Happenings(instance) for instance in instances]
+            for instance, happenings in zip(instances, seen, strict=True):
+
+                @instance.worker("long", concurrency=1)
+                async def wait(job: Job[int]) -> None:
+                    await asyncio.Event().wait()
+
+                await instance.start()
+                await happenings.reach("changestream:connected")
+            await instances[0].enqueue_many("long", range(2))
+            for happenings in seen:
+                await happenings.reach("job:start")
+            await asyncio.to_thread(getattr(node, how))
+            began = time.monotonic()
+            await asyncio.gather(*(instance.stop(timeout=1) for instance in instances))
+            took = time.monotonic() - began
+            left = leftovers.tasks
+            await asyncio.to_thread(node.resume if how == "suspend" else node.start)
+
+            assert took < SOON
+            assert not left
+            for instance, happenings in zip(instances, seen, strict=True):
+                assert not instance.is_running
+                (started,) = happenings.of("job:start")
+                (told,) = [
+                    event.error
+                    for event in happenings.of("job:error")
+                    if isinstance(event.error, ShutdownTimeoutError)
+                ]
+                assert [job.id for job in told.incomplete_jobs] == [started.job.id]
+
+            # What could not be handed back is recovered by whoever comes next.
+            successor = Monque(client[name], heartbeat_interval=0.2)
+            happenings = Happenings(successor)
+
+            @successor.worker("long")
+            async def end(job: Job[int]) -> None: ...
+
+            async with successor:
+                await happenings.reach("job:complete", 2)
+            assert len(happenings.of("job:complete")) == 2

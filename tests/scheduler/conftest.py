@@ -1,0 +1,32 @@
+"""A MongoDB without a replica set, beside the usual one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+from pymongo import AsyncMongoClient
+
+from monque_core import LocalMongo
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from pymongo.asynchronous.database import AsyncDatabase
+
+
+@pytest.fixture(scope="session")
+def standalone_uri() -> Iterator[str]:
+    """Give the connection string of a server that has neither change streams nor transactions."""
+    with LocalMongo(standalone=True) as mongo:
+        yield mongo.uri
+
+
+@pytest.fixture
+async def standalone_db(standalone_uri: str) -> AsyncIterator[AsyncDatabase[dict[str, Any]]]:
+    """Give a fresh database on it."""
+    async with AsyncMongoClient[dict[str, Any]](standalone_uri) as client:
+        name = f"test_{uuid4().hex}"
+        yield client[name]
+        await client.drop_database(name)

@@ -1,0 +1,148 @@
+"""No two live instances have one id."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from monque_core import Job, Monque, MonqueConnectionError
+from tests.support.happenings import Happenings
+from tests.support.stored import stored
+from tests.support.worker_process import WorkerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from pymongo.asynchronous.database import AsyncDatabase
+
+    from tests.conftest import AnyDatabase
+
+ID = "the only one"
+
+
+def leases(db: AsyncDatabase[dict[str, Any]]) -> Any:
+    return db["monque_jobs_meta"]
+
+
+@pytest.mark.parametrize("entrance", ["initialize", "start", "enqueue"])
+async def test_a_second_live_instance_with_the_same_id_is_refused(
+    any_db: AnyDatabase, db: AsyncDatabase[dict[str, Any]], entrance: str
+) -> None:
+    first = Monque(any_db, scheduler_instance_id=ID, heartbeat_interval=0.2)
+    second = Monque(db, scheduler_instance_id=ID, heartbeat_interval=0.2)
+    happenings = Happenings(first)
+
+    @first.worker("work")
+    async def run(job: Job[int]) -> None: ...
+
+    async with first:
+        attempts: dict[str, Callable[[], Awaitable[object]]] = {
+            "initialize": second.initialize,
+            "start": second.start,
+            "enqueue": partial(second.enqueue, "work", 0),
+        }
+        with pytest.raises(MonqueConnectionError, match=ID):
+            await attempts[entrance]()
+        assert not second.is_running
+        await first.enqueue("work", 1)
+        await happenings.reach("job:complete")
+
+    assert [event.job.data for event in happenings.of("job:complete")] == [1]
+    assert not happenings.of("job:error")
+    # Now that the id is free, the second may have it.
+    async with second:
+        assert second.is_running
+
+
+async def test_of_two_that_start_at_once_with_one_id_one_is_refused(
+    db: AsyncDatabase[dict[str, Any]],
+) -> None:
+    for _ in range(5):
+        instances = [Monque(db, scheduler_instance_id=ID, heartbeat_interval=0.2) for _ in range(3)]
+        results = await asyncio.gather(
+            *(instance.start() for instance in instances), return_exceptions=True
+        )
+        running = [instance for instance in instances if instance.is_running]
+        for instance in instances:
+            await instance.stop()
+
+        assert len(running) == 1
+        refusals = [result for result in results if result is not None]
+        assert len(refusals) == 2
+        for refusal in refusals:
+            assert isinstance(refusal, MonqueConnectionError)
+            assert ID in str(refusal)
+
+
+async def test_a_clean_stop_frees_the_id_at_once(any_db: AnyDatabase) -> None:
+    began = time.monotonic()
+    for _ in range(3):
+        # A lease of 90 s each.
+        async with Monque(any_db, scheduler_instance_id=ID):
+            pass
+    assert time.monotonic() - began < 15
+
+
+async def test_the_lease_of_a_killed_predecessor_is_waited_out_and_its_jobs_recovered(
+    db: AsyncDatabase[dict[str, Any]], uri: str
+) -> None:
+    successor = Monque(db, scheduler_instance_id=ID, heartbeat_interval=0.5)
+    happenings = Happenings(successor)
+
+    @successor.worker("on-loop")
+    async def run(job: Job[int]) -> None: ...
+
+    producer = Monque(db)
+    job = await producer.enqueue("on-loop", 1)
+    async with WorkerProcess(
+        uri, db.name, "on-loop", scheduler_instance_id=ID, heartbeat_interval=0.5
+    ) as predecessor:
+        await predecessor.hear("started")
+        predecessor.kill()
+        await predecessor.end()
+        lease = await leases(db).find_one({"_id": f"instance:{ID}"})
+        assert lease is not None
+        await successor.start()
+        started_at = datetime.now(UTC).replace(tzinfo=None)
+        assert started_at >= lease["expiresAt"]
+        assert started_at < lease["expiresAt"] + timedelta(seconds=15)
+        await happenings.reach("job:complete")
+        await successor.stop()
+
+    # It was not taken for one of its own because it has the same id: the token decides.
+    assert [event.count for event in happenings.of("stale:recovered")] == [1]
+    assert (await stored(db, job)).claims == 2
+    assert not happenings.of("job:error")
+
+
+async def test_an_instance_that_lost_its_id_says_so(db: AsyncDatabase[dict[str, Any]]) -> None:
+    monque = Monque(db, scheduler_instance_id=ID, heartbeat_interval=0.1)
+    happenings = Happenings(monque)
+    async with monque:
+        far = datetime.now(UTC) + timedelta(hours=1)
+        await leases(db).update_one(
+            {"_id": f"instance:{ID}"}, {"$set": {"holder": "another", "expiresAt": far}}
+        )
+        told = (await happenings.reach("job:error"))[0]
+
+    assert isinstance(told.error, MonqueConnectionError)
+    assert ID in str(told.error)
+    # It gives back only what is its own.
+    lease = await leases(db).find_one({"_id": f"instance:{ID}"})
+    assert lease is not None
+    assert lease["holder"] == "another"
+
+
+async def test_instances_without_an_id_of_their_own_never_meet(
+    db: AsyncDatabase[dict[str, Any]],
+) -> None:
+    instances = [Monque(db) for _ in range(3)]
+    async with instances[0], instances[1], instances[2]:
+        found = {lease["_id"] async for lease in leases(db).find()}
+        assert found == {f"instance:{instance.scheduler_instance_id}" for instance in instances}
+    assert await leases(db).count_documents({}) == 0

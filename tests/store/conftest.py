@@ -1,0 +1,34 @@
+"""The stores of two instances on one collection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.stored import jobs_in
+from tests.support.stores import open_store
+
+if TYPE_CHECKING:
+    from pymongo.asynchronous.collection import AsyncCollection
+    from pymongo.asynchronous.database import AsyncDatabase
+
+    from monque_core.store.store import Store
+
+
+@pytest.fixture
+def jobs(db: AsyncDatabase[dict[str, Any]]) -> AsyncCollection[dict[str, Any]]:
+    """Give the jobs collection as it is."""
+    return jobs_in(db)
+
+
+@pytest.fixture
+async def store(db: AsyncDatabase[dict[str, Any]]) -> Store:
+    """Give the store of the instance `me`."""
+    return await open_store(db)
+
+
+@pytest.fixture
+async def other(db: AsyncDatabase[dict[str, Any]], store: Store) -> Store:
+    """Give the store of another instance on the same collection."""
+    return await open_store(db, "other")

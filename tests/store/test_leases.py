@@ -1,0 +1,126 @@
+"""Leases: one holder at a time, by the server's clock."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from monque_core.store.handle import Handle
+from monque_core.store.leases import Leases
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from pymongo.asynchronous.database import AsyncDatabase
+
+    Db = AsyncDatabase[dict[str, Any]]
+
+MINUTE = timedelta(minutes=1)
+MOMENT = timedelta(milliseconds=200)
+
+
+@pytest.fixture
+def leases(db: Db) -> Leases:
+    return Leases(Handle(db).collection("monque_jobs_meta"))
+
+
+async def server_now(db: Db) -> datetime:
+    hello = await db.command("hello")
+    instant: datetime = hello["localTime"]
+    return instant.replace(tzinfo=UTC)
+
+
+class TestTaking:
+    async def test_a_free_lease_succeeds(self, leases: Leases) -> None:
+        assert await leases.take("retention", "me", MINUTE) is not None
+        lease = await leases.read("retention")
+        assert lease is not None
+        assert (lease.holder, lease.is_expired) == ("me", False)
+
+    async def test_what_another_holds_fails_and_changes_nothing(self, leases: Leases) -> None:
+        await leases.take("retention", "me", MINUTE)
+        before = await leases.read("retention")
+        assert await leases.take("retention", "other", MINUTE) is None
+        assert await leases.read("retention") == before
+
+    async def test_ones_own_lease_prolongs_it(self, leases: Leases) -> None:
+        await leases.take("retention", "me", MINUTE)
+        before = await leases.read("retention")
+        assert await leases.take("retention", "me", 10 * MINUTE) is not None
+        after = await leases.read("retention")
+        assert before is not None
+        assert after is not None
+        assert after.holder == "me"
+        assert after.expires_at - before.expires_at >= 9 * MINUTE
+
+    async def test_one_lease_is_no_hindrance_to_another(self, leases: Leases) -> None:
+        assert await leases.take("retention", "me", MINUTE) is not None
+        assert await leases.take("reactive", "other", MINUTE) is not None
+
+    async def test_succeeds_for_one_of_many_at_once(self, leases: Leases) -> None:
+        taken = await asyncio.gather(
+            *(leases.take("retention", f"instance-{n}", MINUTE) for n in range(50))
+        )
+        assert len([one for one in taken if one is not None]) == 1
+
+    async def test_an_expired_lease_succeeds(self, leases: Leases) -> None:
+        await leases.take("retention", "dead", MOMENT)
+        assert await eventually(lambda: leases.take("retention", "me", MINUTE)) is not None
+
+    async def test_is_possible_for_holders_that_look_like_fields(self, leases: Leases) -> None:
+        assert await leases.take("retention", "$holder", MINUTE) is not None
+        assert await leases.take("retention", "$expiresAt", MINUTE) is None
+        lease = await leases.read("retention")
+        assert lease is not None
+        assert lease.holder == "$holder"
+
+
+class TestTime:
+    async def test_is_the_servers(self, db: Db, leases: Leases) -> None:
+        before = await server_now(db)
+        taken = await leases.take("retention", "me", MINUTE)
+        after = await server_now(db)
+        assert taken is not None
+        assert before <= taken.instant <= after
+        lease = await leases.read("retention")
+        assert lease is not None
+        assert lease.expires_at == taken.instant + MINUTE
+
+    async def test_was_read_between_two_readings_of_our_own(self, leases: Leases) -> None:
+        before = time.monotonic_ns()
+        taken = await leases.take("retention", "me", MINUTE)
+        assert taken is not None
+        assert before <= taken.asked_ns <= taken.answered_ns <= time.monotonic_ns()
+
+    async def test_runs_out_without_anyone_doing_anything(self, leases: Leases) -> None:
+        await leases.take("retention", "me", MOMENT)
+
+        async def has_expired() -> bool:
+            lease = await leases.read("retention")
+            assert lease is not None
+            assert lease.holder == "me"
+            return lease.is_expired
+
+        assert await eventually(has_expired)
+
+
+class TestGivingBack:
+    async def test_frees_the_lease(self, leases: Leases) -> None:
+        await leases.take("retention", "me", MINUTE)
+        await leases.give_back("retention", "me")
+        assert await leases.read("retention") is None
+        assert await leases.take("retention", "other", MINUTE) is not None
+
+    async def test_what_is_anothers_does_nothing(self, leases: Leases) -> None:
+        await leases.take("retention", "other", MINUTE)
+        await leases.give_back("retention", "me")
+        lease = await leases.read("retention")
+        assert lease is not None
+        assert lease.holder == "other"
+
+    async def test_what_was_never_taken_does_nothing(self, leases: Leases) -> None:
+        await leases.give_back("retention", "me")
+        assert await leases.read("retention") is None

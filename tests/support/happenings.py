@@ -1,0 +1,42 @@
+"""Everything an instance emits."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from monque_core import events
+from tests.support.tally import Tally
+
+if TYPE_CHECKING:
+    from monque_core import Monque
+
+EVENT_NAMES = tuple(
+    value for name, value in vars(events).items() if name.isupper() and isinstance(value, str)
+)
+
+
+class Happenings:
+    """The events of an instance, by name and in order."""
+
+    def __init__(self, monque: Monque) -> None:
+        self.all: Tally[tuple[str, Any]] = Tally()
+        for name in EVENT_NAMES:
+            monque.on(name, partial(self._note, name))
+
+    def of(self, name: str) -> list[Any]:
+        """Give the payloads of one event."""
+        return [payload for happened, payload in self.all if happened == name]
+
+    @property
+    def names(self) -> list[str]:
+        """Give the names of the events in order."""
+        return [name for name, _ in self.all]
+
+    async def reach(self, name: str, count: int = 1, seconds: float = 20) -> list[Any]:
+        """Wait until an event has come so often, and give its payloads."""
+        await self.all.wait_until(lambda: len(self.of(name)) >= count, seconds)
+        return self.of(name)
+
+    def _note(self, name: str, payload: object) -> None:
+        self.all.add((name, payload))

@@ -1,0 +1,61 @@
+"""The pages of the documentation and the code in them.
+
+A fence `python` holds a complete program, which is run; a `text` fence right after it is what it
+prints. `python service` is a program that prints a line when it is up and ends with SIGTERM.
+`python fragment` cannot run alone and is only compiled.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One fenced block."""
+
+    page: str
+    line: int
+    kind: str
+    code: str
+    output: str | None = None
+    """What the page says that a program prints."""
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def page_paths() -> list[Path]:
+    """Give the README and every page of `docs/`."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def page_text(page: str) -> str:
+    """Give the text of a page, named by its path from the root."""
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def blocks(*kinds: str) -> list[Block]:
+    """Give the blocks of these kinds on all pages, in order."""
+    return [block for path in page_paths() for block in _blocks(path) if block.kind in kinds]
+
+
+def _blocks(path: Path) -> list[Block]:
+    text = path.read_text(encoding="utf-8")
+    fences = list(_FENCE.finditer(text))
+    found = []
+    for fence, following in zip_longest(fences, fences[1:]):
+        line = text.count("\n", 0, fence.start()) + 1
+        page = path.relative_to(ROOT).as_posix()
+        output = None
+        if following and following["info"] == "text":
+            between = text[fence.end() : following.start()]
+            output = None if between.strip() else following["body"]
+        found.append(Block(page, line, fence["info"].strip(), fence["body"], output))
+    return found

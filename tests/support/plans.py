@@ -1,0 +1,98 @@
+"""How the server carries out the commands that a client sends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pymongo.database import Database
+
+_EXPLAINED = {"find", "aggregate", "distinct", "findAndModify", "update", "delete"}
+_KEPT = {
+    "aggregate": ["pipeline", "cursor"],
+    "distinct": ["key", "query"],
+    "find": ["filter", "sort", "limit", "projection", "batchSize"],
+    "findAndModify": ["query", "sort", "update", "upsert", "new"],
+}
+_STATEMENTS = {"update": "updates", "delete": "deletes"}
+
+
+@dataclass(slots=True)
+class Plan:
+    """The plan of one command, with what it examined and what came of it."""
+
+    command: Mapping[str, Any]
+    keys: int = 0
+    docs: int = 0
+    returned: int = 0
+    stages: list[str] = field(default_factory=list)
+    indexes: set[str] = field(default_factory=set)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.returned} returned, {self.keys} keys and {self.docs} documents examined by "
+            f"{' '.join(self.stages)} on {sorted(self.indexes)} for {self.command}"
+        )
+
+
+class Plans:
+    """Explains every command on the jobs collection at the moment it is sent.
+
+    So the plan is that of the very command, on the very data it will meet.
+    """
+
+    def __init__(self, db: Database[dict[str, Any]], collection_name: str) -> None:
+        self._db = db
+        self._collection_name = collection_name
+        self.made: list[Plan] = []
+
+    def explain(self, name: str, command: Mapping[str, Any]) -> None:
+        """Be told of a command that is about to be sent."""
+        if name in _EXPLAINED and command[name] == self._collection_name:
+            self.made += [self._plan(single) for single in _singles(name, command)]
+
+    def _plan(self, command: dict[str, Any]) -> Plan:
+        explained = self._db.command("explain", command, verbosity="executionStats")
+        plan = Plan(command)
+        for part in _parts_with("executionStats", explained):
+            stats = part["executionStats"]
+            plan.keys += stats["totalKeysExamined"]
+            plan.docs += stats["totalDocsExamined"]
+            plan.returned += _outcome(stats)
+            for stage in _parts_with("stage", part["queryPlanner"]["winningPlan"]):
+                plan.stages.append(stage["stage"])
+                plan.indexes |= {stage["indexName"]} if "indexName" in stage else set()
+        return plan
+
+
+def _singles(name: str, command: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Cut a command down to what the server explains: one statement, no session."""
+    if name in _STATEMENTS:
+        statements = _STATEMENTS[name]
+        for statement in command[statements]:
+            yield {name: command[name], statements: [statement]}
+    else:
+        yield {name: command[name]} | {
+            option: command[option] for option in _KEPT[name] if option in command
+        }
+
+
+def _outcome(stats: Mapping[str, Any]) -> int:
+    """Count what a read returned, or a write would have changed or deleted."""
+    stage = stats["executionStages"]
+    writes = [stage[count] for count in ("nMatched", "nWouldDelete") if count in stage]
+    return max(int(count) for count in (stats["nReturned"], *writes))
+
+
+def _parts_with(key: str, value: object) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        if key in value:
+            yield value
+        for inner in value.values():
+            yield from _parts_with(key, inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _parts_with(key, inner)

@@ -1,0 +1,38 @@
+"""What has happened so far, and a way to wait for more of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+
+class Tally(list[T], Generic[T]):
+    """A list to which handlers add, from the event loop or from threads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._loop = asyncio.get_running_loop()
+        self._grown = asyncio.Event()
+
+    def add(self, item: T) -> None:
+        self.append(item)
+        self._loop.call_soon_threadsafe(self._grown.set)
+
+    async def reach(self, count: int, seconds: float = 20) -> None:
+        """Wait until there are so many."""
+        await self.wait_until(lambda: len(self) >= count, seconds)
+
+    async def wait_until(self, is_enough: Callable[[], bool], seconds: float = 20) -> None:
+        """Wait until what there is meets a condition."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not is_enough():
+                    self._grown.clear()
+                    await self._grown.wait()
+        except TimeoutError:
+            raise AssertionError(f"after {seconds} s there are {len(self)}: {self[:10]}") from None

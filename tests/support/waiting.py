@@ -1,0 +1,25 @@
+"""Waiting for what only asking can tell."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+async def eventually(ask: Callable[[], object], seconds: float = 20) -> Any:
+    """Ask again and again, awaiting the answer if need be, until it is true; give it."""
+    answer: object = None
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                given = ask()
+                answer = await given if inspect.isawaitable(given) else given
+                if answer:
+                    return answer
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        raise AssertionError(f"after {seconds} s the answer is still {answer!r}") from None

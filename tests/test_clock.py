@@ -1,0 +1,127 @@
+"""Where "now" comes from."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta, timezone
+
+import bson
+import pytest
+from bson.codec_options import CodecOptions
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from monque_core import Clock, ServerClock
+from monque_core.clock import StorableClock, truncate
+from tests.support.clock import MovableClock
+
+quick = settings(derandomize=True, deadline=None, max_examples=200)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SECOND_NS = 1_000_000_000
+MILLISECOND = timedelta(milliseconds=1)
+zones = st.integers(-1439, 1439).map(lambda minutes: timezone(timedelta(minutes=minutes)))
+instants = st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 31), timezones=zones)
+
+
+@pytest.fixture
+def uptime(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Give what the monotonic clock shows, in nanoseconds; tests change it in place."""
+    shown = [1_000 * SECOND_NS]
+    monkeypatch.setattr(time, "monotonic_ns", lambda: shown[0])
+    return shown
+
+
+class TestServerClock:
+    def test_is_a_clock(self) -> None:
+        assert isinstance(ServerClock(), Clock)
+
+    def test_shows_the_time_of_this_machine_until_it_knows_better(self) -> None:
+        assert abs(ServerClock().now() - datetime.now(UTC)) < timedelta(seconds=5)
+
+    def test_shows_utc_in_whole_milliseconds(self, uptime: list[int]) -> None:
+        clock = ServerClock()
+        for step in (1, 999_999, 1_234_567):
+            uptime[0] += step
+            now = clock.now()
+            assert now.tzinfo is UTC
+            assert now == truncate(now)
+
+    def test_takes_over_the_first_reading_of_the_server(self, uptime: list[int]) -> None:
+        clock = ServerClock()
+        server_time = datetime(2040, 1, 1, tzinfo=UTC)
+        clock.adjust(server_time, asked_ns=uptime[0], answered_ns=uptime[0])
+        assert clock.now() == server_time
+
+    def test_runs_on_with_the_monotonic_clock(self, uptime: list[int], monkeypatch) -> None:
+        clock = ServerClock()
+        server_time = datetime(2040, 1, 1, tzinfo=UTC)
+        clock.adjust(server_time, uptime[0], uptime[0])
+        monkeypatch.setattr(time, "time_ns", lambda: 0)
+        uptime[0] += 90 * SECOND_NS
+        assert clock.now() == server_time + timedelta(seconds=90)
+
+    def test_takes_the_reading_to_be_of_the_middle_of_the_round_trip(
+        self, uptime: list[int]
+    ) -> None:
+        clock = ServerClock()
+        server_time = datetime(2040, 1, 1, tzinfo=UTC)
+        asked = uptime[0]
+        uptime[0] += 2 * SECOND_NS
+        clock.adjust(server_time, asked, uptime[0])
+        assert clock.now() == server_time + timedelta(seconds=1)
+
+    def test_is_not_spoiled_by_a_slow_answer(self, uptime: list[int]) -> None:
+        clock = ServerClock()
+        server_time = datetime(2040, 1, 1, tzinfo=UTC)
+        clock.adjust(server_time, uptime[0], uptime[0])
+        asked = uptime[0]
+        uptime[0] += 2 * SECOND_NS
+        clock.adjust(server_time, asked, uptime[0])
+        assert clock.now() == server_time + timedelta(seconds=2)
+
+    def test_follows_a_server_that_is_off_by_more_than_the_answer_took(
+        self, uptime: list[int]
+    ) -> None:
+        clock = ServerClock()
+        server_time = datetime(2040, 1, 1, tzinfo=UTC)
+        clock.adjust(server_time, uptime[0], uptime[0])
+        asked = uptime[0]
+        uptime[0] += 2 * SECOND_NS
+        clock.adjust(server_time + timedelta(seconds=30), asked, uptime[0])
+        assert clock.now() == server_time + timedelta(seconds=31)
+
+    def test_tells_how_far_the_server_is_ahead_of_this_machine(self) -> None:
+        clock = ServerClock()
+        asked = time.monotonic_ns()
+        clock.adjust(datetime.now(UTC) + timedelta(hours=1), asked, time.monotonic_ns())
+        assert abs(clock.offset - timedelta(hours=1)) < timedelta(seconds=5)
+
+
+class TestStorableClock:
+    def test_cuts_another_clock_to_what_can_be_stored(self) -> None:
+        berlin = timezone(timedelta(hours=2))
+        clock = StorableClock(MovableClock(datetime(2026, 5, 5, 14, 0, 0, 1_999, tzinfo=berlin)))
+        assert clock.now() == datetime(2026, 5, 5, 12, 0, 0, 1_000, tzinfo=UTC)
+        assert clock.now().tzinfo is UTC
+
+    def test_refuses_a_naive_time(self) -> None:
+        clock = StorableClock(MovableClock(datetime(2026, 5, 5)))
+        with pytest.raises(ValueError, match="which has no time zone"):
+            clock.now()
+
+
+class TestTruncate:
+    @quick
+    @given(instants)
+    def test_gives_the_instant_as_it_is_read_back_from_bson(self, instant: datetime) -> None:
+        cut = truncate(instant)
+        codec: CodecOptions[dict[str, datetime]] = CodecOptions(tz_aware=True)
+        assert bson.decode(bson.encode({"at": cut}), codec)["at"] == cut
+
+    @quick
+    @given(instants)
+    def test_goes_back_by_less_than_a_millisecond(self, instant: datetime) -> None:
+        cut = truncate(instant)
+        assert cut.tzinfo is UTC
+        assert timedelta(0) <= instant - cut < MILLISECOND
+        assert (cut - EPOCH) % MILLISECOND == timedelta(0)

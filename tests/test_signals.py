@@ -1,0 +1,135 @@
+"""`run()`: the main of a worker process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from monque_core import Monque
+from tests.support.stored import count_by_status, stored
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from pymongo.asynchronous.database import AsyncDatabase
+
+    from monque_core import Job
+
+PROGRAM = """
+import asyncio, sys
+from pymongo import AsyncMongoClient
+from monque_core import Monque
+
+async def main():
+    async with AsyncMongoClient(sys.argv[1]) as client:
+        monque = Monque(client[sys.argv[2]])
+
+        @monque.worker("work")
+        async def work(job):
+            print("started", flush=True)
+            await asyncio.sleep(job.data)
+
+        await monque.run()
+    print("stopped", flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def run_program(uri: str, database_name: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        PROGRAM,
+        uri,
+        database_name,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+async def hear(process: asyncio.subprocess.Process) -> str:
+    assert process.stdout is not None
+    return (await asyncio.wait_for(process.stdout.readline(), 30)).decode().strip()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_lets_what_runs_finish_and_ends_the_process(
+    uri: str, database_name: str, db: AsyncDatabase[dict[str, Any]], number: signal.Signals
+) -> None:
+    monque = Monque(db)
+    job = await monque.enqueue("work", 0.5)
+    process = await run_program(uri, database_name)
+    try:
+        assert await hear(process) == "started"
+        process.send_signal(number)
+        assert await hear(process) == "stopped"
+        assert await asyncio.wait_for(process.wait(), 30) == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+    assert (await stored(db, job)).status == "completed"
+
+
+async def test_a_second_signal_ends_the_process_at_once(
+    uri: str, database_name: str, db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    monque = Monque(db)
+    await monque.enqueue("work", 3600)
+    process = await run_program(uri, database_name)
+    try:
+        assert await hear(process) == "started"
+        process.send_signal(signal.SIGTERM)
+
+        async def claims_nothing_more() -> bool:
+            await monque.enqueue("work", 0)
+            await asyncio.sleep(0.1)
+            return (await count_by_status(db)).get("pending", 0) > 0
+
+        await eventually(claims_nothing_more)
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 20) == -signal.SIGTERM
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def test_run_takes_signals_only_while_it_runs(db: AsyncDatabase[dict[str, Any]]) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    monque = Monque(db)
+    running = asyncio.create_task(monque.run())
+    await eventually(lambda: monque.is_running)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(running, 20)
+
+    assert not monque.is_running
+    after = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    assert after == before
+
+
+async def test_a_cancelled_run_stops_the_instance(db: AsyncDatabase[dict[str, Any]]) -> None:
+    monque = Monque(db)
+    started, may_end = asyncio.Event(), asyncio.Event()
+
+    @monque.worker("work")
+    async def work(job: Job[None]) -> None:
+        started.set()
+        await may_end.wait()
+
+    job = await monque.enqueue("work", None)
+    running = asyncio.create_task(monque.run())
+    await asyncio.wait_for(started.wait(), 20)
+    running.cancel()
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    assert not monque.is_running
+    assert (await stored(db, job)).status == "completed"
