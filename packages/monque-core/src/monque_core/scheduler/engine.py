@@ -84,7 +84,7 @@ class Engine:
             announcer=announcer,
         )
         self._heartbeat = Heartbeat(
-            store.ledger, clock, options.heartbeat_interval, runs, backlog, announcer
+            store.ledger, clock, options.heartbeat_interval, runs, backlog, wakeups, announcer
         )
         self._lease = InstanceLease(store.leases, holder, clock, options, announcer)
         self._listener = Listener(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from monque_core.scheduler.announcer import Announcer
     from monque_core.scheduler.backlog import Backlog
     from monque_core.scheduler.runs import Run, Runs
+    from monque_core.scheduler.wakeups import Wakeups
     from monque_core.store.ledger import Ledger
 
 
@@ -28,6 +29,7 @@ class Heartbeat(Periodic):
         interval: timedelta,
         runs: Runs,
         backlog: Backlog,
+        wakeups: Wakeups,
         announcer: Announcer,
     ) -> None:
         super().__init__(announcer.errored, interval)
@@ -35,6 +37,7 @@ class Heartbeat(Periodic):
         self._clock = clock
         self._runs = runs
         self._backlog = backlog
+        self._wakeups = wakeups
         self._announcer = announcer
 
     async def _tick(self) -> None:
@@ -62,5 +65,6 @@ class Heartbeat(Periodic):
         if run.stage == "waiting":
             self._backlog.remove(run)
             self._runs.discard(run)
+            self._wakeups.poke()
         else:
             run.end("loss")

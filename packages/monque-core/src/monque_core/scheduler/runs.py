@@ -30,7 +30,8 @@ class Run:
         """Cancel the handler; the cause decides whether its job is handed back."""
         self.ended_by = cause
         if self.task is not None:
-            self.task.cancel()
+            # Not before its first step: a task cancelled earlier never runs, nor tells its end.
+            asyncio.get_running_loop().call_soon(self.task.cancel)
 
 
 class Runs:
