@@ -66,7 +66,7 @@ class StorableClock:
     def now(self) -> datetime:
         """Give the time of the clock within, which must be aware."""
         instant = self._clock.now()
-        if instant.tzinfo is None:
+        if instant.utcoffset() is None:
             raise ValueError(f"{self._clock!r} gave {instant!r}, which has no time zone")
         return truncate(instant)
 

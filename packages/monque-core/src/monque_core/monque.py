@@ -19,6 +19,7 @@ from monque_core.producer import Producer
 from monque_core.scheduler.announcer import Announcer
 from monque_core.scheduler.engine import Engine, retry_policy
 from monque_core.scheduler.lease import InstanceLease, adjust
+from monque_core.scheduler.loop import end
 from monque_core.scheduler.recovery import Recovery
 from monque_core.scheduler.runs import Runs
 from monque_core.scheduler.wakeups import Wakeups
@@ -108,20 +109,7 @@ class Monque(Producer, IsolatingEmitter):
 
     async def start(self) -> None:
         """Begin to claim and run jobs; does nothing if it does already."""
-        async with self._changing_state:
-            if self._engine is not None:
-                return
-            await self.initialize()
-            engine = Engine(
-                self._store,
-                self._holder,
-                self._options,
-                self._workers,
-                self._middleware,
-                self._announcer,
-            )
-            await engine.start()
-            self._engine = engine
+        await self._start()
 
     async def stop(self, timeout: Duration | None = None) -> None:  # noqa: ASYNC109  # part of the contract
         """Stop claiming, wait for running jobs up to the timeout, and leave nothing behind.
@@ -146,8 +134,18 @@ class Monque(Producer, IsolatingEmitter):
         """
         asked_to_stop = asyncio.Event()
         with on_signals(asked_to_stop.set):
-            async with self:
-                await asked_to_stop.wait()
+            starting = asyncio.create_task(self._start())
+            asking = asyncio.create_task(asked_to_stop.wait())
+            try:
+                await asyncio.wait([starting, asking], return_when=asyncio.FIRST_COMPLETED)
+                if starting.done():
+                    starting.result()
+                    await asking
+            finally:
+                # A signal may come while a start waits out a predecessor's lease.
+                await end(starting)
+                await end(asking)
+                await self.stop()
 
     async def run_until_idle(self, timeout: Duration | None = None) -> None:  # noqa: ASYNC109  # part of the contract
         """Return when nothing that has a worker here is due or running.
@@ -155,16 +153,16 @@ class Monque(Producer, IsolatingEmitter):
         Retries and jobs in the future stay. Starts the instance for as long as that takes if it
         is not running. Raises `TimeoutError` after so many seconds.
         """
-        seconds = None if timeout is None else _limit(timeout).total_seconds()
-        was_running = self.is_running
-        async with asyncio.timeout(seconds):
-            await self.start()
+        deadline = None
+        if timeout is not None:
+            deadline = asyncio.get_running_loop().time() + _limit(timeout).total_seconds()
+        async with asyncio.timeout_at(deadline):
+            engine, is_new = await self._start()
         try:
-            async with asyncio.timeout(seconds):
-                assert self._engine is not None
-                await self._engine.wait_until_idle()
+            async with asyncio.timeout_at(deadline):
+                await engine.wait_until_idle()
         finally:
-            if not was_running:
+            if is_new:
                 await self.stop()
 
     async def __aenter__(self) -> Self:
@@ -245,6 +243,24 @@ class Monque(Producer, IsolatingEmitter):
         self._middleware.append(middleware)
         return middleware
 
+    async def _start(self) -> tuple[Engine, bool]:
+        """Give the running engine, and whether this call has started it."""
+        async with self._changing_state:
+            if self._engine is not None:
+                return self._engine, False
+            await self.initialize()
+            engine = Engine(
+                self._store,
+                self._holder,
+                self._options,
+                self._workers,
+                self._middleware,
+                self._announcer,
+            )
+            await engine.start()
+            self._engine = engine
+            return engine, True
+
     async def _stop(self, seconds: float) -> None:
         try:
             async with self._changing_state:
@@ -269,6 +285,8 @@ class Monque(Producer, IsolatingEmitter):
             _, late = await asyncio.wait(at_work, timeout=_LAST_LISTENERS_SECONDS)
             for task in late:
                 task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=_LAST_LISTENERS_SECONDS)
 
     def _notice(self, jobs: Sequence[AnyJob]) -> None:
         """Take note of jobs that were stored from here."""

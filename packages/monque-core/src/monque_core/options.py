@@ -203,7 +203,16 @@ def _retention(name: str, value: object) -> JobRetention | None:
 def _clock(name: str, value: object) -> Clock:
     if not isinstance(value, Clock):
         raise _bad(name, value, "an object whose now() gives an aware datetime")
-    return value if isinstance(value, ServerClock) else StorableClock(value)
+    if isinstance(value, ServerClock):
+        return value
+    clock = StorableClock(value)
+    try:
+        clock.now()
+    except Exception as error:
+        raise _bad(
+            name, value, f"an object whose now() gives an aware datetime; {error}"
+        ) from error
+    return clock
 
 
 _CHECKS = {

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from monque_core.options import Options
     from monque_core.store.store import Store
 
+R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -71,10 +72,8 @@ class Producer(ABC):
                 timeout=timeout,
             )
 
-        job, transaction = draft(), native_session(session)
-        if not self._is_initialized:
-            await self.initialize()
-            job = draft()
+        transaction = native_session(session)
+        job = await self._ready(draft)
         if unique_key is None:
             await self._store.intake.insert([job], transaction)
         else:
@@ -120,12 +119,10 @@ class Producer(ABC):
             ]
 
         items = list(items)
-        jobs, transaction = draft(), native_session(session)
-        if not jobs:
+        transaction = native_session(session)
+        if not items:
             return []
-        if not self._is_initialized:
-            await self.initialize()
-            jobs = draft()
+        jobs = await self._ready(draft)
         if unique_key is None:
             await self._store.intake.insert(jobs, transaction)
         else:
@@ -167,10 +164,8 @@ class Producer(ABC):
                 priority=priority,
             )
 
-        wanted, transaction = draft(), native_session(session)
-        if not self._is_initialized:
-            await self.initialize()
-            wanted = draft()
+        transaction = native_session(session)
+        wanted = await self._ready(draft)
         job: Job[T] = await self._store.schedules.put(wanted, transaction)
         if transaction is None:
             self._notice([job])
@@ -186,3 +181,11 @@ class Producer(ABC):
             check_unique_key(unique_key)
         await self.initialize()
         return await self._store.schedules.remove(name, unique_key, self._options.clock.now())
+
+    async def _ready(self, draft: Callable[[], R]) -> R:
+        """Check a draft before MongoDB is touched, then draft by the server's clock."""
+        drafted = draft()
+        if not self._is_initialized:
+            await self.initialize()
+            drafted = draft()
+        return drafted

@@ -101,7 +101,7 @@ def after_exhaustion(job: AnyJob, reason: str, now: datetime) -> Outcome:
     try:
         return OccurrenceFailed(reason, next_tick(job, now))
     except MonqueError as error:
-        return Failed(failure_reason(error))
+        return Failed(f"{reason}; and its schedule cannot go on: {failure_reason(error)}")
 
 
 def next_tick(job: AnyJob, now: datetime) -> datetime:

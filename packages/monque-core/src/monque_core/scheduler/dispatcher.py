@@ -87,6 +87,8 @@ class Dispatcher(Loop):
         self._contenders = 0
         self._is_closing = False
         self.is_claiming = False
+        self.claims = 0
+        """How many jobs were claimed so far."""
         self.idle = asyncio.Event()
         """Set while slots are free and nothing is thought to be due."""
 
@@ -277,6 +279,7 @@ class Dispatcher(Loop):
     def _accept(self, jobs: Sequence[AnyJob]) -> None:
         now = asyncio.get_running_loop().time()
         runs = [Run(job, now) for job in jobs]
+        self.claims += len(runs)
         self._runs.add(runs)
         for run in runs:
             if self._is_closing:

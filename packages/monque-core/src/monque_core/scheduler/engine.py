@@ -124,9 +124,10 @@ class Engine:
         """Wait until nothing with a worker here is due or running."""
         while True:
             await self._runs.wait_until_none()
-            names = self._workers.names
+            names, claims_before = self._workers.names, self._dispatcher.claims
             due = bool(names) and await self._store.queue.has_due(names, self._soon())
-            if not due and not self._runs and not self._dispatcher.is_claiming:
+            is_quiet = not self._runs and not self._dispatcher.is_claiming
+            if not due and is_quiet and self._dispatcher.claims == claims_before:
                 return
             if due and not self._dispatcher.is_claiming:
                 self._dispatcher.look_now()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from monque_core.errors import MonqueError
+from monque_core.errors import MonqueConnectionError, MonqueError
 from monque_core.jobs.outcome import RetryPolicy, after_exhaustion, settled
 from monque_core.scheduler.loop import Periodic
 from monque_core.store.ledger import Settlement
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import timedelta
 
     from monque_core.clock import Clock
@@ -47,15 +48,17 @@ class Recovery(Periodic):
     async def recover(self) -> int:
         """Make stale jobs pending again, fail those that were interrupted too often."""
         recovered = 0
-        while True:
-            now = self._clock.now()
-            batch = await self._store.stale_jobs.find(now, _BATCH_SIZE)
+        is_more = True
+        while is_more:
+            batch = await self._store.stale_jobs.find(self._clock.now(), _BATCH_SIZE)
             for error in batch.unreadable:
                 self._announcer.errored(error)
-            revived = await self._take_back(batch)
+            abandoned = self._abandoned(batch)
+            revived = await self._revive(batch, abandoned)
+            failed = await self._fail_spent(batch, abandoned)
             recovered += revived
-            if not revived or len(batch.jobs) + len(batch.unreadable) < _BATCH_SIZE:
-                break
+            is_full = len(batch.jobs) + len(batch.unreadable) == _BATCH_SIZE
+            is_more = is_full and bool(revived + failed + len(batch.unreadable))
         if recovered:
             self._announcer.recovered(recovered)
         return recovered
@@ -63,18 +66,17 @@ class Recovery(Periodic):
     async def _tick(self) -> None:
         await self.recover()
 
-    async def _take_back(self, batch: StaleBatch) -> int:
+    def _abandoned(self, batch: StaleBatch) -> list[AnyJob]:
         # A blocked event loop may have delayed our own heartbeat: what runs here is not abandoned.
         held = {(run.job.id, run.job.claim_token) for run in self._runs}
-        abandoned = [
+        return [
             job
             for job in batch.jobs
             if (job.id, job.claim_token) not in held and self._could_be_heard(job)
         ]
-        spent = [job for job in abandoned if job.claims >= self._policy.limit_for(job)]
-        for job in spent:
-            await self._fail(batch, job)
-        alive = [job for job in abandoned if job.claims < self._policy.limit_for(job)]
+
+    async def _revive(self, batch: StaleBatch, abandoned: Sequence[AnyJob]) -> int:
+        alive = [job for job in abandoned if not self._is_spent(job)]
         if not alive:
             return 0
         revived = await self._store.stale_jobs.revive(batch, alive, self._clock.now())
@@ -82,18 +84,34 @@ class Recovery(Periodic):
             self._wakeups.hint(job.name, 1)
         return revived
 
+    async def _fail_spent(self, batch: StaleBatch, abandoned: Sequence[AnyJob]) -> int:
+        failed = 0
+        for job in abandoned:
+            if not self._is_spent(job):
+                continue
+            try:
+                failed += await self._fail(batch, job)
+            except MonqueConnectionError:
+                raise
+            except Exception as error:  # noqa: BLE001  # what the server refuses stops no other
+                self._announcer.errored(error, job)
+        return failed
+
+    def _is_spent(self, job: AnyJob) -> bool:
+        return job.claims >= self._policy.limit_for(job)
+
     def _could_be_heard(self, job: AnyJob) -> bool:
         """Tell whether the owner had its three heartbeats' time since MongoDB was last away."""
         if not isinstance(job.heartbeat_interval, (int, float)):
             return True
         return self._store.contact.could_hear(job.heartbeat_interval / 1000)
 
-    async def _fail(self, batch: StaleBatch, job: AnyJob) -> None:
+    async def _fail(self, batch: StaleBatch, job: AnyJob) -> bool:
         """Give up a job through the ordinary failure, which a claim of our own allows."""
         now = self._clock.now()
         adopted = await self._store.stale_jobs.adopt(batch, job, now)
         if adopted is None:
-            return
+            return False
         error = MonqueError(
             f"the process running this job died or stalled {job.claims} time(s), "
             "as often as the job may run"
@@ -102,3 +120,4 @@ class Recovery(Periodic):
         (verdict,) = await self._store.ledger.settle([Settlement(adopted, outcome)], now)
         if verdict == "written":
             self._announcer.failed(settled(adopted, outcome, now), error, will_retry=False)
+        return verdict == "written"

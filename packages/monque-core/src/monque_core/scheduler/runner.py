@@ -73,7 +73,7 @@ class Runner:
         """Run a claimed job; report its ending, or None if it is no longer ours to end."""
         started = time.perf_counter()
         error: BaseException | None = None
-        # What a handler does to its job must not reach the engine's own.
+        # What a handler does to its job must not reach the engine's own; only the data is shared.
         job = twin(run.job)
         try:
             self._announcer.started(job)
@@ -144,7 +144,7 @@ class Runner:
                 await asyncio.wait([future])
             except asyncio.CancelledError as error:
                 cancelled = error
-                if run.ended_by == "stop":
+                if run.is_stopping:
                     run.is_abandoned = True
                     raise
         if cancelled is not None:

@@ -14,7 +14,16 @@ if TYPE_CHECKING:
 class Run:
     """One claim, from the moment it is made until its outcome is written."""
 
-    __slots__ = ("claimed_at", "ended_by", "is_abandoned", "job", "stage", "started_at", "task")
+    __slots__ = (
+        "claimed_at",
+        "ended_by",
+        "is_abandoned",
+        "is_stopping",
+        "job",
+        "stage",
+        "started_at",
+        "task",
+    )
 
     def __init__(self, job: AnyJob, claimed_at: float) -> None:
         self.job = job
@@ -23,12 +32,16 @@ class Run:
         self.stage: Literal["waiting", "running", "settling"] = "waiting"
         self.task: asyncio.Task[None] | None = None
         self.ended_by: Literal["stop", "loss"] | None = None
+        self.is_stopping = False
         self.is_abandoned = False
         """Whether `stop()` gave up on a thread: its job is left to recovery."""
 
     def end(self, cause: Literal["stop", "loss"]) -> None:
         """Cancel the handler; the cause decides whether its job is handed back."""
-        self.ended_by = cause
+        if cause == "stop":
+            self.is_stopping = True
+        # What was lost before stays lost: it is not ours to hand back.
+        self.ended_by = self.ended_by or cause
         if self.task is not None:
             # Not before its first step: a task cancelled earlier never runs, nor tells its end.
             asyncio.get_running_loop().call_soon(self.task.cancel)

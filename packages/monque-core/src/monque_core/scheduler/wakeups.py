@@ -72,9 +72,9 @@ class Wakeups:
         """Tell whether any job is thought to be due."""
         return bool(self._due)
 
-    def take(self, name: str) -> int:
+    def take(self, name: str) -> None:
         """Take the hints of a name in order to look; hints that come meanwhile stay."""
-        return self._due.pop(name, 0)
+        self._due.pop(name, None)
 
     def poke(self) -> None:
         """Wake the dispatcher because its capacity has changed."""

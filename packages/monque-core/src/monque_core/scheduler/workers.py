@@ -56,9 +56,6 @@ class Workers:
     def __iter__(self) -> Iterator[Worker]:
         return iter(list(self._by_name.values()))
 
-    def __len__(self) -> int:
-        return len(self._by_name)
-
     @property
     def names(self) -> list[str]:
         """Give the job names that are served here."""

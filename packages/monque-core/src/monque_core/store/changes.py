@@ -92,27 +92,29 @@ class ChangeStream:
         try:
             event: Document | None = await asyncio.shield(reading)
         except asyncio.CancelledError:
-            # A thread cannot be called off, and the stream must not be closed under it.
-            if not self._blocking:
-                reading.cancel()
-            await _patiently(reading)
+            await self._let_end(reading)
             raise
         return event
+
+    async def _let_end(self, reading: asyncio.Future[Any]) -> None:
+        """Wait for a reply that is due soon, however often we are cancelled, but not for ever.
+
+        A thread cannot be called off, and the stream must not be closed under it; a coroutine of
+        the driver's may have to be told more than once.
+        """
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + _PATIENCE_SECONDS
+        while not reading.done() and clock() < deadline:
+            if not self._blocking:
+                reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([reading], timeout=_PATIENCE_SECONDS / 10)
 
     async def close(self) -> None:
         """Stop watching; a server that does not answer is not waited for."""
         with contextlib.suppress(PyMongoError, TimeoutError):
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 await self._collection.close(self._native)
-
-
-async def _patiently(reading: asyncio.Future[Any]) -> None:
-    """Wait for a reply that is due soon, however often we are cancelled, but not for ever."""
-    clock = asyncio.get_running_loop().time
-    deadline = clock() + _PATIENCE_SECONDS
-    while not reading.done() and clock() < deadline:
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait([reading], timeout=deadline - clock())
 
 
 def _pipeline(names: Sequence[str]) -> list[Document]:

@@ -110,7 +110,12 @@ _REQUIRED: dict[str, type] = {
     "claims": int,
     "priority": int,
 }
-_IF_SET: dict[str, type] = {"max_retries": int, "repeat_interval": str, "timezone": str}
+_IF_SET: dict[str, type] = {
+    "max_retries": int,
+    "repeat_interval": str,
+    "timezone": str,
+    "claim_token": ObjectId,
+}
 
 
 def _is_sound(job: AnyJob) -> bool:
@@ -126,6 +131,7 @@ def _is_sound(job: AnyJob) -> bool:
         and 0 <= job.fail_count <= _LARGEST_COUNT
         and 0 <= job.claims <= _LARGEST_COUNT
         and 0 <= job.priority <= _LARGEST_COUNT
+        and (job.claim_token is None or type(job.claim_token) is ObjectId)
         and job.max_retries is None
         and job.repeat_interval is None
         and job.timezone is None

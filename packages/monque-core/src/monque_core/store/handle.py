@@ -159,13 +159,6 @@ class Collection:
         cursor = self.native.find(filter, session=session, **options)
         return await self._handle.read(cursor, session)
 
-    async def find_one(
-        self, filter: Mapping[str, object], *, session: Session | None = None, **options: object
-    ) -> Document | None:
-        """Read one matching document."""
-        found: Document | None = await self._call("find_one", filter, session=session, **options)
-        return found
-
     async def aggregate(self, pipeline: Sequence[Mapping[str, object]]) -> list[Document]:
         """Read everything a pipeline yields."""
         cursor = await self._call("aggregate", pipeline, batchSize=_BATCH_SIZE)
@@ -267,7 +260,7 @@ class Collection:
 
 
 def _is_outage(error: PyMongoError) -> bool:
-    """Tell whether a write failed because its server shuts down or is no longer the primary."""
+    """Tell whether MongoDB could not be reached, or the server is going away."""
     if isinstance(error, ConnectionFailure):
         return True
     details = getattr(error, "details", None) or {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from pymongo import ASCENDING, DESCENDING, IndexModel
@@ -24,6 +25,20 @@ KEYED: Final[Document] = {
     "uniqueKey": {"$gt": ""},
     "status": {"$in": list(JobStatus.ACTIVE)},
 }
+
+
+_DEAD_LEASES_STAY = timedelta(days=1)
+
+
+def meta_indexes() -> Sequence[IndexModel]:
+    """Give the index that removes the leases of instances which died."""
+    return [
+        IndexModel(
+            [("expiresAt", ASCENDING)],
+            name="monque_py_expiry",
+            expireAfterSeconds=int(_DEAD_LEASES_STAY.total_seconds()),
+        )
+    ]
 
 
 def job_indexes(*, retention: bool) -> Sequence[IndexModel]:

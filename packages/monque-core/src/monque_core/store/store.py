@@ -11,7 +11,7 @@ from monque_core.durations import to_milliseconds
 from monque_core.errors import MonqueConnectionError
 from monque_core.store.changes import Changes
 from monque_core.store.handle import Handle
-from monque_core.store.indexes import job_indexes
+from monque_core.store.indexes import job_indexes, meta_indexes
 from monque_core.store.intake import Intake
 from monque_core.store.leases import Leases, ServerTime
 from monque_core.store.ledger import Ledger
@@ -43,7 +43,8 @@ class Store:
         self.ledger = Ledger(jobs, owner)
         self.stale_jobs = StaleJobs(jobs, owner, options.lock_timeout)
         self.finished = Finished(jobs)
-        self.leases = Leases(self._handle.collection(f"{options.collection_name}_meta"))
+        self._meta = self._handle.collection(f"{options.collection_name}_meta")
+        self.leases = Leases(self._meta)
         self.changes = Changes(
             jobs,
             blocking=self._handle.is_blocking,
@@ -66,6 +67,7 @@ class Store:
             if not self._options.skip_index_creation:
                 retention = self._options.job_retention is not None
                 await self._jobs.create_indexes(job_indexes(retention=retention))
+                await self._meta.create_indexes(meta_indexes())
         except PyMongoError as error:
             raise MonqueConnectionError(
                 f"the collection {self._options.collection_name!r} cannot be prepared: {error}"

@@ -1,6 +1,6 @@
 """Every way a job changes status, each as the filter and the update that do it.
 
-pending → processing (claim) → completed, failed, or pending again; nothing else writes a status.
+pending → processing (claim) → completed, failed, or pending again; nothing else changes one.
 """
 
 from __future__ import annotations
@@ -11,11 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from monque_core.jobs.job import JobStatus
 from monque_core.jobs.outcome import (
     Advanced,
-    Completed,
     Failed,
     OccurrenceFailed,
-    Outcome,
-    Released,
     Retrying,
 )
 
@@ -133,13 +130,14 @@ def release(ids: Sequence[object], token: object, owner: Owner, now: datetime) -
     )
 
 
-def settle(job: AnyJob, outcome: Outcome, owner: Owner, now: datetime) -> Transition:
-    """Write one outcome: processing → completed, failed or pending."""
+def settle(
+    job: AnyJob,
+    outcome: Retrying | Failed | Advanced | OccurrenceFailed,
+    owner: Owner,
+    now: datetime,
+) -> Transition:
+    """Write an outcome that differs from job to job: processing → failed or pending."""
     match outcome:
-        case Completed():
-            return complete([job.id], job.claim_token, owner, now)
-        case Released():
-            return release([job.id], job.claim_token, owner, now)
         case Retrying(reason, at):
             changes = {"failCount": job.fail_count + 1, "failReason": reason, "nextRunAt": at}
             return _end(job, owner, now, JobStatus.PENDING, changes, _DROP_CLAIM)
