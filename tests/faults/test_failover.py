@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from monque_core.local.node import Node
 
-COUNT = 300
+COUNT = 200
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,13 +13,16 @@ from bson import ObjectId
 
 from monque_core import Job, Monque, OwnershipLostError
 from tests.support.happenings import Happenings
-from tests.support.stored import jobs_in, stored_jobs
+from tests.support.steps import renews, settles
+from tests.support.stored import jobs_in, stored, stored_jobs
 from tests.support.tally import Tally
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
     from pymongo.database import Database
+
+    from tests.support.proxy import Proxy
 
 CLAIM_FIELDS = dict.fromkeys(("lockedAt", "claimedBy", "lastHeartbeat", "heartbeatInterval"), "")
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
@@ -43,7 +47,7 @@ LOSSES: dict[str, dict[str, Any]] = {
 
 def the_loss_of(job: Job[Any], happenings: Happenings) -> None:
     """Check that the loss was told once, and nothing else."""
-    ((told),) = happenings.of("job:error")
+    (told,) = happenings.of("job:error")
     assert isinstance(told.error, OwnershipLostError)
     assert told.job.id == job.id
     assert str(job.id) in str(told.error)
@@ -77,6 +81,63 @@ async def test_a_run_that_lost_its_claim_is_cancelled_by_the_heartbeat_and_write
         the_loss_of(job, happenings)
 
     assert ends == ["cancelled"]
+    assert await jobs_in(db).find_one({"_id": job.id}) == left
+    the_loss_of(job, happenings)
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["returns", "raises"])
+async def test_a_run_that_resists_its_cancellation_writes_nothing_either(
+    db: AsyncDatabase[dict[str, Any]], fails: bool
+) -> None:
+    monque = Monque(db, heartbeat_interval=0.1, recover_stale_jobs=False)
+    happenings = Happenings(monque)
+
+    @monque.worker("stubborn")
+    async def wait(job: Job[None]) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            # Long enough for further heartbeats to find it still at work.
+            await asyncio.sleep(0.3)
+            if fails:
+                raise RuntimeError("too late to matter") from None
+
+    async with monque:
+        job = await monque.enqueue("stubborn", None)
+        await happenings.reach("job:start")
+        await _take_away(db, job, "claimed by another")
+        left = await jobs_in(db).find_one({"_id": job.id})
+        await happenings.reach("job:error")
+        await monque.run_until_idle(timeout=20)
+
+    assert await jobs_in(db).find_one({"_id": job.id}) == left
+    the_loss_of(job, happenings)
+
+
+async def test_a_loss_during_settling_is_told_once(
+    proxied_db: Any, proxy: Proxy, db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    monque = Monque(proxied_db, heartbeat_interval=0.1, recover_stale_jobs=False)
+    happenings = Happenings(monque)
+
+    @monque.worker("short")
+    async def run(job: Job[None]) -> None: ...
+
+    settling = proxy.strike("hold request", settles)
+    async with monque:
+        job = await monque.enqueue("short", None)
+        await settling.strikes()
+        await _take_away(db, job, "claimed by another")
+        left = await jobs_in(db).find_one({"_id": job.id})
+        # Two heartbeats find that the claim is gone while its outcome is on its way.
+        for _ in range(2):
+            beat = proxy.strike("hold reply", renews)
+            await beat.strikes()
+            beat.release()
+        settling.release()
+        await happenings.reach("job:error")
+        await monque.run_until_idle(timeout=20)
+
     assert await jobs_in(db).find_one({"_id": job.id}) == left
     the_loss_of(job, happenings)
 
@@ -235,32 +296,45 @@ async def test_a_claim_ahead_that_was_lost_is_never_run(
     monque = Monque(db, heartbeat_interval=0.1, recover_stale_jobs=False)
     happenings = Happenings(monque)
     newer = ObjectId()
+    thieves = Tally[Job[int]]()
     may_go_on = asyncio.Event()
     ran: list[int] = []
 
     @monque.worker("short", concurrency=1)
     async def note(job: Job[int]) -> None:
         ran.append(job.data)
-        if job.data == 1000:
-            # Short jobs until now: some of those that follow are claimed ahead of this one. It
-            # blocks the loop, so that none of them is handed back meanwhile.
-            blocking_db["monque_jobs"].update_many(
-                {"status": "processing", "data": {"$nin": ran}},
-                {"$set": {"claimedBy": "another", "claimToken": newer}},
-            )
+        if len(ran) < 200 or thieves:
+            return
+        # Short jobs until now: some that follow are claimed ahead, and while this blocks the loop
+        # none of them is started or handed back.
+        stolen = blocking_db["monque_jobs"].update_many(
+            {"status": "processing", "data": {"$nin": ran}},
+            {"$set": {"claimedBy": "another", "claimToken": newer}},
+        )
+        if stolen.modified_count:
+            thieves.add(job)
             await may_go_on.wait()
 
-    await monque.enqueue_many("short", range(1100))
+    await monque.enqueue_many("short", range(1000))
     async with monque:
-        await eventually(lambda: 1000 in ran)
+        await thieves.reach(1)
         lost = [job.data for job in await stored_jobs(db, claimToken=newer)]
-        assert lost, "nothing was claimed ahead"
-        await happenings.reach("job:error", len(lost))
+        # The second heartbeat from here was sent, and its answer seen, after the theft.
+        for _ in range(3):
+            beaten = partial(_has_beaten_since, db, await stored(db, thieves[0]))
+            await eventually(beaten)
         may_go_on.set()
         await monque.run_until_idle(timeout=30)
 
-    assert sorted(ran + lost) == list(range(1100))
-    assert len(happenings.of("job:error")) == len(lost)
+    assert sorted(ran + lost) == list(range(1000))
+    errors = [event.error for event in happenings.of("job:error")]
+    assert all(isinstance(error, OwnershipLostError) for error in errors)
+    # Of a claim that was lost before its answer came, nobody here knows.
+    assert len(errors) <= len(lost)
+
+
+async def _has_beaten_since(db: AsyncDatabase[dict[str, Any]], before: Job[Any]) -> bool:
+    return (await stored(db, before)).last_heartbeat != before.last_heartbeat
 
 
 async def _take_away(db: AsyncDatabase[dict[str, Any]], job: Job[Any], how: str) -> None:

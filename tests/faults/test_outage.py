@@ -13,8 +13,6 @@ from pymongo import AsyncMongoClient, MongoClient
 
 from monque_core import Job, Monque, MonqueConnectionError
 from tests.support.happenings import Happenings
-from tests.support.proxy import Proxy
-from tests.support.steps import renews
 from tests.support.stored import jobs_in, stored, stored_jobs
 from tests.support.waiting import eventually
 
@@ -135,79 +133,6 @@ async def test_outcomes_that_cannot_be_written_are_kept_until_they_can(
             await asyncio.to_thread(node.resume if how == "frozen" else node.start)
             for workplace in workplaces:
                 await workplace.close()
-
-
-async def test_instances_that_a_frozen_server_kept_waiting_do_not_steal_from_each_other(
-    frail_mongo: LocalMongo, node: Node
-) -> None:
-    """Without client timeouts, as by default, nobody is told of the outage."""
-    async with AsyncMongoClient[dict[str, Any]](frail_mongo.uri) as client:
-        db = client[f"outage_{uuid4().hex}"]
-        worker = Monque(db, heartbeat_interval=1)
-        # This one looks for abandoned jobs long before the worker's next heartbeat is due.
-        rival = Monque(db, heartbeat_interval=0.1, poll_interval=0.1)
-        happenings, elsewhere = Happenings(worker), Happenings(rival)
-        may_end = asyncio.Event()
-
-        async def run(job: Job[int]) -> None:
-            await may_end.wait()
-
-        for instance in (worker, rival):
-            instance.worker("long", run, concurrency=10)
-        await worker.enqueue_many("long", range(10))
-        async with worker:
-            await happenings.reach("job:start", 10)
-            async with rival:
-                await asyncio.to_thread(node.suspend)
-                await asyncio.sleep(4)
-                await asyncio.to_thread(node.resume)
-                await asyncio.sleep(1.5)
-                may_end.set()
-                await happenings.reach("job:complete", 10)
-
-        assert not elsewhere.of("job:start")
-        for seen in (happenings, elsewhere):
-            assert not seen.of("stale:recovered")
-            assert not seen.of("job:error")
-
-
-async def test_after_a_silence_of_the_server_every_owner_has_time_to_be_heard(
-    db: AsyncDatabase[dict[str, Any]], uri: str
-) -> None:
-    """As when the server freezes, and the rival is the first to be served afterwards."""
-    async with (
-        Proxy(uri) as to_worker,
-        Proxy(uri) as to_rival,
-        AsyncMongoClient[dict[str, Any]](to_worker.uri) as worker_client,
-        AsyncMongoClient[dict[str, Any]](to_rival.uri) as rival_client,
-    ):
-        worker = Monque(worker_client[db.name], heartbeat_interval=1)
-        rival = Monque(rival_client[db.name], heartbeat_interval=0.1)
-        happenings, elsewhere = Happenings(worker), Happenings(rival)
-        may_end = asyncio.Event()
-
-        @worker.worker("long")
-        async def run(job: Job[int]) -> None:
-            await may_end.wait()
-
-        async with worker, rival:
-            await worker.enqueue("long", 1)
-            await happenings.reach("job:start")
-            beat = to_worker.strike("hold request", renews)
-            await beat.strikes()
-            look = to_rival.strike("hold request", lambda command: "distinct" in command)
-            await look.strikes()
-            await asyncio.sleep(3.5)
-            look.release()
-            # Several passes of the rival's recovery.
-            await asyncio.sleep(0.7)
-            beat.release()
-            may_end.set()
-            await happenings.reach("job:complete")
-
-    assert not elsewhere.of("stale:recovered")
-    for seen in (happenings, elsewhere):
-        assert not seen.of("job:error")
 
 
 async def test_an_idle_instance_lives_through_every_outage_and_tells_of_each_once(

@@ -235,6 +235,7 @@ class TestReading:
     @pytest.mark.parametrize(
         ("field", "values"),
         [
+            ("_id", [{}, {"a": 1}, [1]]),
             ("name", [None, 5, ["send-email"], b"send-email"]),
             ("status", [None, "done", "Pending", ["pending"], 1]),
             ("nextRunAt", [None, "2026-05-05", 5, DatetimeMS(2**62), [NOW]]),

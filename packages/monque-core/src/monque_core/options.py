@@ -209,9 +209,8 @@ def _clock(name: str, value: object) -> Clock:
     try:
         clock.now()
     except Exception as error:
-        raise _bad(
-            name, value, f"an object whose now() gives an aware datetime; {error}"
-        ) from error
+        allowed = f"an object whose now() gives an aware datetime; this one: {error}"
+        raise _bad(name, value, allowed) from error
     return clock
 
 

@@ -1,0 +1,48 @@
+"""What an instance does before anything else, and where it keeps its things."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from monque_core import MonqueConnectionError
+from monque_core.store import store as store_module
+from tests.support.samples import a_job
+from tests.support.stores import open_store
+
+if TYPE_CHECKING:
+    from pymongo.asynchronous.database import AsyncDatabase
+
+    from monque_core.store.store import Store
+    from tests.conftest import AnyDatabase
+
+    Db = AsyncDatabase[dict[str, Any]]
+
+
+async def test_the_servers_clock_is_read(db: Db, store: Store) -> None:
+    before, hello = time.monotonic_ns(), await db.command("hello")
+    read = await store.prepare()
+    assert before <= read.asked_ns <= read.answered_ns <= time.monotonic_ns()
+    elapsed = read.instant - hello["localTime"].replace(tzinfo=UTC)
+    assert timedelta(0) <= elapsed < timedelta(seconds=20)
+
+
+async def test_a_server_that_is_too_old_is_refused(db: Db, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "_MONGODB_6_0_WIRE_VERSION", 10**6)
+    version = (await db.command("buildInfo"))["version"]
+    with pytest.raises(
+        MonqueConnectionError,
+        match=rf"^MongoDB 6\.0 or newer is needed; this server is {version}$",
+    ):
+        await open_store(db)
+
+
+async def test_jobs_and_leases_are_in_collections_of_their_own(any_db: AnyDatabase, db: Db) -> None:
+    store = await open_store(any_db, collection_name="errands", skip_index_creation=True)
+    await store.intake.insert([a_job()], None)
+    await store.leases.take("retention", "me", timedelta(minutes=1))
+    await store.dismiss_threads()
+    assert set(await db.list_collection_names()) == {"errands", "errands_meta"}
