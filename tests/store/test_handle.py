@@ -122,8 +122,7 @@ class TestOptions:
     async def test_make_every_time_aware(self, handle: Handle) -> None:
         collection = handle.collection("things")
         await collection.insert_one({"_id": 1, "at": NOW})
-        document = await collection.find_one({"_id": 1})
-        assert document is not None
+        (document,) = await collection.find({"_id": 1})
         assert document["at"] == NOW
         assert document["at"].tzinfo is UTC
 
@@ -131,8 +130,7 @@ class TestOptions:
         odd = db.with_options(codec_options=CodecOptions(document_class=SON))
         collection = Handle(odd).collection("things")
         await collection.insert_one({"_id": 1, "inner": {"a": 1}})
-        document = await collection.find_one({"_id": 1})
-        assert document is not None
+        (document,) = await collection.find({"_id": 1})
         assert (type(document), type(document["inner"])) == (dict, dict)
 
     async def test_keep_the_types_of_the_user(self, db: Db) -> None:
@@ -150,12 +148,12 @@ class TestOptions:
         rich: Db = db.with_options(codec_options=CodecOptions(type_registry=registry))
         collection = Handle(rich).collection("things")
         await collection.insert_one({"_id": 1, "price": Decimal("9.99")})
-        assert await collection.find_one({"_id": 1}) == {"_id": 1, "price": Decimal("9.99")}
+        assert await collection.find({"_id": 1}) == [{"_id": 1, "price": Decimal("9.99")}]
 
     async def test_survive_a_time_that_python_does_not_have(self, handle: Handle) -> None:
         collection = handle.collection("things")
         await collection.insert_one({"_id": 1, "at": DatetimeMS(2**61)})
-        document = await collection.find_one({"_id": 1})
+        (document,) = await collection.find({"_id": 1})
         assert document == {"_id": 1, "at": DatetimeMS(2**61)}
 
 
@@ -202,8 +200,7 @@ class TestCollection:
         await collection.insert_one({"_id": 1, "a": 1})
         await collection.insert_many([{"_id": 2, "a": 2}, {"_id": 3, "a": 2}])
         assert await collection.find({"a": 2}, sort=[("_id", -1)], limit=1) == [{"_id": 3, "a": 2}]
-        assert await collection.find_one({"_id": 1}) == {"_id": 1, "a": 1}
-        assert await collection.find_one({"_id": 9}) is None
+        assert await collection.find({"_id": 9}) == []
         assert await collection.distinct("a", {}) == [1, 2]
         assert await collection.aggregate([{"$match": {"a": 1}}]) == [{"_id": 1, "a": 1}]
 

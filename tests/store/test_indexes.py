@@ -23,8 +23,8 @@ ALL = [index.document for index in job_indexes(retention=True)]
 ACTIVE = {"$in": ["pending", "processing"]}
 
 
-async def indexes_of(db: Db) -> dict[str, Mapping[str, Any]]:
-    found = [index async for index in await jobs_in(db).list_indexes()]
+async def indexes_of(db: Db, collection_name: str = "monque_jobs") -> dict[str, Mapping[str, Any]]:
+    found = [index async for index in await db[collection_name].list_indexes()]
     return {index["name"]: index for index in found if index["name"] != "_id_"}
 
 
@@ -78,6 +78,13 @@ async def test_the_one_for_retention_is_made_only_if_there_is_retention(db: Db) 
     assert "monque_py_retention" not in await indexes_of(db)
 
 
+async def test_leases_of_dead_instances_are_removed_by_the_server_a_day_later(db: Db) -> None:
+    await open_store(db)
+    (expiry,) = (await indexes_of(db, "monque_jobs_meta")).values()
+    assert expiry["name"] == "monque_py_expiry"
+    assert (expiry["key"], expiry["expireAfterSeconds"]) == ({"expiresAt": 1}, 86_400)
+
+
 async def test_they_can_be_made_again(db: Db) -> None:
     await open_store(db, "one")
     before = await indexes_of(db)
@@ -87,7 +94,7 @@ async def test_they_can_be_made_again(db: Db) -> None:
 
 async def test_they_are_not_made_if_not_wanted(db: Db) -> None:
     await open_store(db, skip_index_creation=True)
-    assert "monque_jobs" not in await db.list_collection_names()
+    assert await db.list_collection_names() == []
 
 
 async def test_those_of_node_can_be_made_after_ours(db: Db) -> None:

@@ -11,8 +11,6 @@ from bson import ObjectId
 
 from monque_core.jobs.job import JobStatus
 from monque_core.jobs.outcome import (
-    COMPLETED,
-    RELEASED,
     Advanced,
     Failed,
     OccurrenceFailed,
@@ -55,8 +53,6 @@ TRANSITIONS: dict[str, Callable[[AnyJob], Transition]] = {
     "renew": lambda job: renew([job], ME, LATER),
     "complete": lambda job: complete([job.id], job.claim_token, ME, LATER),
     "release": lambda job: release([job.id], job.claim_token, ME, LATER),
-    "completed": lambda job: settle(job, COMPLETED, ME, LATER),
-    "released": lambda job: settle(job, RELEASED, ME, LATER),
     "retrying": lambda job: settle(job, Retrying("boom", TICK), ME, LATER),
     "failed": lambda job: settle(job, Failed("boom"), ME, LATER),
     "advanced": lambda job: settle(job, Advanced(TICK), ME, LATER),
@@ -69,8 +65,6 @@ FENCED = [
     "renew",
     "complete",
     "release",
-    "completed",
-    "released",
     "retrying",
     "failed",
     "advanced",
@@ -81,8 +75,6 @@ ALLOWED: dict[str, dict[str, str]] = {
     "renew": {"processing": "processing"},
     "complete": {"processing": "completed"},
     "release": {"processing": "pending"},
-    "completed": {"processing": "completed"},
-    "released": {"processing": "pending"},
     "retrying": {"processing": "pending"},
     "failed": {"processing": "failed"},
     "advanced": {"processing": "pending"},
@@ -94,7 +86,7 @@ ALLOWED: dict[str, dict[str, str]] = {
 
 
 ONE_OFF = {"repeat_interval": None, "timezone": None}
-KIND: dict[str, dict[str, Any]] = {"complete": ONE_OFF, "completed": ONE_OFF}
+KIND: dict[str, dict[str, Any]] = {"complete": ONE_OFF}
 """What a job must be for a transition to apply; where nothing is said, it is a schedule."""
 
 
@@ -231,7 +223,7 @@ async def test_an_outcome_reckoned_by_another_schedule_is_not_written(
     assert not await apply(db, TRANSITIONS[name](job))
 
 
-@pytest.mark.parametrize("name", ["complete", "completed", "failed"])
+@pytest.mark.parametrize("name", ["complete", "failed"])
 async def test_an_end_is_not_written_over_a_schedule_that_began_meanwhile(
     db: Db, name: str
 ) -> None:

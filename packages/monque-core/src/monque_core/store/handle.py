@@ -159,6 +159,13 @@ class Collection:
         cursor = self.native.find(filter, session=session, **options)
         return await self._handle.read(cursor, session)
 
+    async def find_one(
+        self, filter: Mapping[str, object], *, session: Session | None = None, **options: object
+    ) -> Document | None:
+        """Read one matching document."""
+        found = await self.find(filter, session=session, limit=1, **options)
+        return found[0] if found else None
+
     async def aggregate(self, pipeline: Sequence[Mapping[str, object]]) -> list[Document]:
         """Read everything a pipeline yields."""
         cursor = await self._call("aggregate", pipeline, batchSize=_BATCH_SIZE)

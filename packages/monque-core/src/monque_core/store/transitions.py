@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 from monque_core.jobs.job import JobStatus
 from monque_core.jobs.outcome import (
     Advanced,
+    Completed,
     Failed,
     OccurrenceFailed,
+    Outcome,
+    Released,
     Retrying,
 )
 
@@ -132,12 +135,16 @@ def release(ids: Sequence[object], token: object, owner: Owner, now: datetime) -
 
 def settle(
     job: AnyJob,
-    outcome: Retrying | Failed | Advanced | OccurrenceFailed,
+    outcome: Outcome,
     owner: Owner,
     now: datetime,
 ) -> Transition:
-    """Write an outcome that differs from job to job: processing → failed or pending."""
+    """Write one outcome: processing → completed, failed or pending."""
     match outcome:
+        case Completed():
+            return complete([job.id], job.claim_token, owner, now)
+        case Released():
+            return release([job.id], job.claim_token, owner, now)
         case Retrying(reason, at):
             changes = {"failCount": job.fail_count + 1, "failReason": reason, "nextRunAt": at}
             return _end(job, owner, now, JobStatus.PENDING, changes, _DROP_CLAIM)
