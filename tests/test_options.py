@@ -164,7 +164,7 @@ class TestRefusal:
                 [60, {"completed": 60}, "1h", JobRetention],
                 "None or JobRetention(completed=…, failed=…, cancelled=…)",
             ),
-            ("clock", [None, 5, "now"], "an object whose now() gives an aware datetime"),
+            ("clock", [None, 5, "now", datetime], "an object whose now() gives an aware datetime"),
         ],
     )
     def test_names_the_option_the_value_and_what_is_allowed(

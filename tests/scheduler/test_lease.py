@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -146,3 +148,30 @@ async def test_instances_without_an_id_of_their_own_never_meet(
         found = {lease["_id"] async for lease in leases(db).find()}
         assert found == {f"instance:{instance.scheduler_instance_id}" for instance in instances}
     assert await leases(db).count_documents({}) == 0
+
+
+async def test_run_heeds_a_signal_while_it_waits_out_a_predecessors_lease(
+    db: AsyncDatabase[dict[str, Any]],
+) -> None:
+    expires_at = datetime.now(UTC) + timedelta(seconds=40)
+    lease = {"_id": f"instance:{ID}", "holder": "killed", "expiresAt": expires_at}
+    await leases(db).insert_one(lease)
+    monque = Monque(db, scheduler_instance_id=ID)
+    running = asyncio.create_task(monque.run())
+    began_at = time.monotonic()
+    await asyncio.sleep(0.3)
+
+    os.kill(os.getpid(), signal.SIGTERM)
+    await running
+
+    assert time.monotonic() - began_at < 20
+    assert not monque.is_running
+
+
+async def test_leases_of_instances_that_died_do_not_stay_for_ever(
+    db: AsyncDatabase[dict[str, Any]],
+) -> None:
+    await Monque(db).initialize()
+    indexes = await leases(db).index_information()
+    assert indexes["monque_py_expiry"]["key"] == [("expiresAt", 1)]
+    assert indexes["monque_py_expiry"]["expireAfterSeconds"] == 86400

@@ -338,3 +338,38 @@ def _to_milliseconds(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.replace(microsecond=value.microsecond // 1000 * 1000)
     return value
+
+
+@pytest.mark.parametrize("token", [{"a": 1}, [1], "text"], ids=str)
+async def test_a_claim_token_that_is_none_keeps_no_other_job_from_recovery(
+    db: AsyncDatabase[dict[str, Any]], token: object
+) -> None:
+    garbage, innocent = claimed(100, 30, 100, claimToken=token), claimed(100, 30, 100)
+    await jobs_in(db).insert_many([garbage, innocent])
+    await Monque(db).initialize()
+    statuses = {job["_id"]: job["status"] async for job in jobs_in(db).find()}
+    assert statuses == {garbage["_id"]: "failed", innocent["_id"]: "pending"}
+
+
+async def test_a_failure_that_the_server_refuses_keeps_no_other_job_from_recovery(
+    db: AsyncDatabase[dict[str, Any]],
+) -> None:
+    spent = claimed(100, 30, 100, claims=10)
+    innocents = [claimed(100, 30, 100) for _ in range(3)]
+    await jobs_in(db).insert_many([spent, *innocents])
+    await db.command("collMod", "monque_jobs", validator={"status": {"$ne": "failed"}})
+    monque = Monque(db)
+    happenings = Happenings(monque)
+
+    await monque.initialize()
+
+    assert [event.job.id for event in happenings.of("job:error")] == [spent["_id"]]
+    assert await jobs_in(db).count_documents({"status": "pending"}) == len(innocents)
+
+
+async def test_more_spent_jobs_than_fit_a_batch_are_all_failed_at_once(
+    db: AsyncDatabase[dict[str, Any]],
+) -> None:
+    await jobs_in(db).insert_many([claimed(100, 30, 100, claims=10) for _ in range(1100)])
+    await Monque(db).initialize()
+    assert await jobs_in(db).count_documents({"status": "failed"}) == 1100
