@@ -97,7 +97,7 @@ async def test_threads_obey_the_same_limits(any_db: AnyDatabase) -> None:
     async with monque:
         await runs.reach(60)
 
-    assert overlap.most_in_all == 5
+    assert 1 < overlap.most_in_all <= 5
     assert all(most <= 3 for most in overlap.most.values())
 
 

@@ -109,6 +109,11 @@ class ChangeStream:
                 reading.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([reading], timeout=_PATIENCE_SECONDS / 10)
+        if not reading.done():
+            # The server is frozen: the thread stays until it answers, but nothing waits for it.
+            reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([reading], timeout=_PATIENCE_SECONDS)
 
     async def close(self) -> None:
         """Stop watching; a server that does not answer is not waited for."""
