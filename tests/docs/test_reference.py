@@ -15,7 +15,7 @@ import monque_core
 from monque_core import Job, JobStatus, Monque, MonqueOptions, errors, events
 from monque_core.options import Options
 from monque_core.store.documents import to_document, to_job
-from monque_core.store.indexes import job_indexes
+from monque_core.store.indexes import job_indexes, meta_indexes
 from tests.support.pages import ROOT, Block, blocks, page_paths, page_text
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def test_every_example_of_a_document_is_a_job(example: Block) -> None:
 
 
 def test_the_production_page_lists_every_index_and_no_other() -> None:
-    names = {index.document["name"] for index in job_indexes(retention=True)}
+    names = {index.document["name"] for index in (*job_indexes(retention=True), *meta_indexes())}
 
     assert set(re.findall(r"`(monque_py_\w+)`", page_text("docs/production.md"))) == names
 

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from bson import ObjectId
-from pymongo.errors import DuplicateKeyError, OperationFailure
+from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure
 
+from monque_core import MonqueError
 from monque_core.jobs.payload import DEEPEST_PAYLOAD
 from monque_core.store.documents import to_document
+from monque_core.store.handle import Collection, Handle
+from monque_core.store.intake import Intake
 from tests.support.commands import CommandLog
 from tests.support.payloads import ONE_OF_EACH
 from tests.support.samples import a_job, a_schedule
@@ -195,6 +198,92 @@ class TestUniqueKey:
             await store.intake.insert_unique(a_job(unique_key="$gt"), None)
         (job,) = await stored_jobs(db)
         assert job.unique_key == "$gt"
+
+
+class LosesRaces(Collection):
+    """Loses the race for a key some times, as when another upsert wins between look and write."""
+
+    losses = 1
+    attempts = 0
+
+    async def find_one_and_update(self, *arguments: Any, **options: Any) -> Any:
+        self.attempts += 1
+        if self.attempts <= self.losses:
+            raise DuplicateKeyError("E11000 duplicate key error", 11000)
+        return await super().find_one_and_update(*arguments, **options)
+
+    async def bulk_write(self, *arguments: Any, **options: Any) -> Any:
+        self.attempts += 1
+        if self.attempts <= self.losses:
+            errors = [{"index": 0, "code": 11000, "errmsg": "E11000 duplicate key error"}]
+            raise BulkWriteError({"writeErrors": errors, "upserted": []})
+        return await super().bulk_write(*arguments, **options)
+
+
+class TestLostRace:
+    """The server tries again by itself most of the time; these are the other times."""
+
+    @pytest.fixture
+    def racing(self, db: Db, store: Store) -> LosesRaces:
+        return LosesRaces(Handle(db), "monque_jobs")
+
+    async def test_is_run_again(self, db: Db, racing: LosesRaces) -> None:
+        racing.losses = 3
+        job = a_job(unique_key="key")
+        assert await Intake(racing).insert_unique(job, None) == job
+        assert racing.attempts == 4
+        assert await stored_jobs(db) == [job]
+
+    async def test_gives_the_job_of_whoever_won(self, db: Db, racing: LosesRaces) -> None:
+        winner = a_job(unique_key="key")
+        await put(db, winner)
+        found = await Intake(racing).insert_unique(a_job(unique_key="key"), None)
+        assert (found, found.deduplicated) == (winner, True)
+
+    async def test_of_a_batch_is_run_again_where_it_was_lost(
+        self, db: Db, racing: LosesRaces
+    ) -> None:
+        winner = a_job(unique_key="a")
+        await put(db, winner)
+        loser, free = a_job(unique_key="a"), a_job(unique_key="b")
+        results = await Intake(racing).insert_many_unique([loser, free], None)
+        assert [(job.id, job.deduplicated) for job in results] == [
+            (winner.id, True),
+            (free.id, False),
+        ]
+
+    async def test_that_cannot_be_won_is_given_up_with_advice(
+        self, db: Db, racing: LosesRaces
+    ) -> None:
+        racing.losses = 10_000
+        intake = Intake(racing)
+        with pytest.raises(
+            MonqueError, match=r"^unique key 'key' of 'send-email' could not be .*; try again$"
+        ):
+            await intake.insert_unique(a_job(unique_key="key"), None)
+        with pytest.raises(MonqueError, match=r"taken and freed faster than it can be read"):
+            await intake.insert_many_unique([a_job(unique_key="key")], None)
+        assert await stored_jobs(db) == []
+
+    async def test_in_a_transaction_is_left_to_its_owner(
+        self, db: Db, racing: LosesRaces, client: AsyncMongoClient[dict[str, Any]]
+    ) -> None:
+        intake = Intake(racing)
+        async with client.start_session() as session:
+            with pytest.raises(DuplicateKeyError):
+                await intake.insert_unique(a_job(unique_key="key"), session)
+            racing.attempts = 0
+            with pytest.raises(BulkWriteError):
+                await intake.insert_many_unique([a_job(unique_key="key")], session)
+        assert await stored_jobs(db) == []
+
+    async def test_is_not_what_any_other_fault_is(self, db: Db, racing: LosesRaces) -> None:
+        async def refuse(*_: Any, **__: Any) -> Any:
+            raise BulkWriteError({"writeErrors": [{"index": 0, "code": 121}], "upserted": []})
+
+        racing.bulk_write = refuse  # type: ignore[method-assign]  # a server with a validator
+        with pytest.raises(BulkWriteError):
+            await Intake(racing).insert_many_unique([a_job(unique_key="key")], None)
 
 
 class TestTransaction:
