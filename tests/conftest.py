@@ -1,23 +1,22 @@
-"""A MongoDB for the tests, one per test process, and a fresh database for each test."""
+"""The tests' MongoDB and databases, which the plugin gives to users too, under shorter names."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import pytest
 from motor.motor_asyncio import AsyncIOMotorClient
-from pymongo import AsyncMongoClient, MongoClient
-
-from monque_core.local import LocalMongo
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
     from motor.motor_asyncio import AsyncIOMotorDatabase
+    from pymongo import AsyncMongoClient
     from pymongo.asynchronous.database import AsyncDatabase
     from pymongo.database import Database
+
+    from monque_core import LocalMongo
 
     AnyDatabase = (
         AsyncDatabase[dict[str, Any]]
@@ -25,54 +24,43 @@ if TYPE_CHECKING:
         | AsyncIOMotorDatabase[dict[str, Any]]
     )
 
+pytest_plugins = ["monque_core.testing"]
+
 
 @pytest.fixture(scope="session")
-def mongo() -> Iterator[LocalMongo]:
+def mongo(monque_mongo: LocalMongo) -> LocalMongo:
     """Give the replica set of this test process."""
-    with LocalMongo() as mongo:
-        yield mongo
+    return monque_mongo
 
 
 @pytest.fixture(scope="session")
-def uri(mongo: LocalMongo) -> str:
-    """Give its connection string."""
-    return mongo.uri
-
-
-@pytest.fixture(scope="session")
-def _cleaner(uri: str) -> Iterator[MongoClient[dict[str, Any]]]:
-    with MongoClient[dict[str, Any]](uri) as client:
-        yield client
+def uri(monque_uri: str) -> str:
+    """Give the connection string of the tests' MongoDB."""
+    return monque_uri
 
 
 @pytest.fixture
-def database_name(_cleaner: MongoClient[dict[str, Any]]) -> Iterator[str]:
+def database_name(monque_database_name: str) -> str:
     """Give the name of a database for this test alone, dropped afterwards."""
-    name = f"test_{uuid4().hex}"
-    yield name
-    _cleaner.drop_database(name)
+    return monque_database_name
 
 
 @pytest.fixture
-async def client(uri: str) -> AsyncIterator[AsyncMongoClient[dict[str, Any]]]:
-    """Give an async client."""
-    async with AsyncMongoClient[dict[str, Any]](uri) as client:
-        yield client
-
-
-@pytest.fixture
-def db(
-    client: AsyncMongoClient[dict[str, Any]], database_name: str
-) -> AsyncDatabase[dict[str, Any]]:
+def db(monque_db: AsyncDatabase[dict[str, Any]]) -> AsyncDatabase[dict[str, Any]]:
     """Give the test's database as an async handle."""
-    return client[database_name]
+    return monque_db
 
 
 @pytest.fixture
-def blocking_db(uri: str, database_name: str) -> Iterator[Database[dict[str, Any]]]:
+def client(db: AsyncDatabase[dict[str, Any]]) -> AsyncMongoClient[dict[str, Any]]:
+    """Give the async client of that handle."""
+    return db.client
+
+
+@pytest.fixture
+def blocking_db(monque_blocking_db: Database[dict[str, Any]]) -> Database[dict[str, Any]]:
     """Give the test's database as a blocking handle."""
-    with MongoClient[dict[str, Any]](uri) as client:
-        yield client[database_name]
+    return monque_blocking_db
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from monque_core import Clock, ServerClock
 from monque_core.clock import StorableClock, truncate
-from tests.support.clock import MovableClock
 
 quick = settings(derandomize=True, deadline=None, max_examples=200)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -90,6 +89,26 @@ class TestServerClock:
         clock.adjust(server_time + timedelta(seconds=30), asked, uptime[0])
         assert clock.now() == server_time + timedelta(seconds=31)
 
+    def test_is_never_turned_back_by_a_small_correction(self, uptime: list[int]) -> None:
+        clock = ServerClock()
+        server_time = datetime(2040, 1, 1, tzinfo=UTC)
+        clock.adjust(server_time, uptime[0], uptime[0])
+        shown = clock.now()
+        clock.adjust(server_time - timedelta(milliseconds=50), uptime[0], uptime[0])
+        assert clock.now() == shown
+        uptime[0] += SECOND_NS // 40
+        assert clock.now() == shown
+        uptime[0] += SECOND_NS
+        assert clock.now() == server_time + timedelta(milliseconds=975)
+
+    def test_follows_a_server_that_was_set_back_by_much(self, uptime: list[int]) -> None:
+        clock = ServerClock()
+        server_time = datetime(2040, 1, 1, tzinfo=UTC)
+        clock.adjust(server_time, uptime[0], uptime[0])
+        clock.now()
+        clock.adjust(server_time - timedelta(days=1), uptime[0], uptime[0])
+        assert clock.now() == server_time - timedelta(days=1)
+
     def test_tells_how_far_the_server_is_ahead_of_this_machine(self) -> None:
         clock = ServerClock()
         asked = time.monotonic_ns()
@@ -97,15 +116,25 @@ class TestServerClock:
         assert abs(clock.offset - timedelta(hours=1)) < timedelta(seconds=5)
 
 
+class Watch:
+    """A clock of a user's that shows whatever it was made with."""
+
+    def __init__(self, shown: datetime) -> None:
+        self._shown = shown
+
+    def now(self) -> datetime:
+        return self._shown
+
+
 class TestStorableClock:
     def test_cuts_another_clock_to_what_can_be_stored(self) -> None:
         berlin = timezone(timedelta(hours=2))
-        clock = StorableClock(MovableClock(datetime(2026, 5, 5, 14, 0, 0, 1_999, tzinfo=berlin)))
+        clock = StorableClock(Watch(datetime(2026, 5, 5, 14, 0, 0, 1_999, tzinfo=berlin)))
         assert clock.now() == datetime(2026, 5, 5, 12, 0, 0, 1_000, tzinfo=UTC)
         assert clock.now().tzinfo is UTC
 
     def test_refuses_a_naive_time(self) -> None:
-        clock = StorableClock(MovableClock(datetime(2026, 5, 5)))
+        clock = StorableClock(Watch(datetime(2026, 5, 5)))
         with pytest.raises(ValueError, match="which has no time zone"):
             clock.now()
 

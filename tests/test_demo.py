@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +20,11 @@ from monque_core.demo.audit import Audit, Verdict
 from monque_core.demo.meter import Meter
 from monque_core.demo.show import MinuteClock, Report
 from monque_core.demo.view import Lines
+from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pymongo.asynchronous.collection import AsyncCollection
     from pymongo.asynchronous.database import AsyncDatabase
@@ -32,56 +33,12 @@ DEMO = [sys.executable, "-m", "monque_core.demo"]
 GOOD_ENDING = "No job was lost and none ran twice."
 
 
-class Terminal:
-    """A pseudo-terminal with the demonstration in it."""
-
-    def __init__(self, *arguments: str) -> None:
-        import pty  # noqa: PLC0415  # not on Windows
-
-        self.output = ""
-        self._screen, inside = pty.openpty()
-        self.process = subprocess.Popen(
-            [*DEMO, *arguments],
-            stdin=inside,
-            stdout=inside,
-            stderr=inside,
-            env=os.environ | {"TERM": "xterm", "COLUMNS": "100", "LINES": "40"},
-            start_new_session=True,
-        )
-        os.close(inside)
-
-    def read_until(self, text: str) -> None:
-        """Read what is shown until this text comes."""
-        while text not in self.output:
-            piece = self._read()
-            assert piece, f"the demonstration ended without {text!r}:\n{self.output}"
-            self.output += piece
-
-    def read_to_end(self) -> int:
-        """Read the rest and give the exit code."""
-        while piece := self._read():
-            self.output += piece
-        return self.process.wait()
-
-    def close(self) -> None:
-        """End the demonstration if it still runs."""
-        with self.process:
-            self.process.kill()
-        os.close(self._screen)
-
-    def _read(self) -> str:
-        # Linux reports the end of the other side as an error.
-        with suppress(OSError):
-            return os.read(self._screen, 65536).decode(errors="replace")
-        return ""
-
-
 @pytest.fixture
-def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
+def terminal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Terminal]:
     """Give a terminal in which the demonstration runs with the marked arguments."""
     if sys.platform == "win32":
         pytest.skip("pseudo-terminals are a thing of POSIX")
-    terminal = Terminal(*request.param)
+    terminal = Terminal([*DEMO, *request.param], os.environ, tmp_path)
     yield terminal
     terminal.close()
 

@@ -18,7 +18,7 @@ from monque_core import (
     PayloadTooLargeError,
 )
 from monque_core.local.ports import free_port
-from tests.support.clock import MovableClock
+from monque_core.testing import MovableClock
 from tests.support.commands import CommandLog
 from tests.support.stored import jobs_in, stored, stored_jobs
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from monque_core import Monque
-from tests.support.clock import MovableClock
+from monque_core.testing import MovableClock
 from tests.support.happenings import Happenings
 from tests.support.polling import QUICK_POLLS
 from tests.support.stored import jobs_in, stored, stored_jobs
@@ -61,10 +61,10 @@ async def test_failures_are_retried_after_doubling_delays_up_to_the_cap(
             assert after.fail_reason == f"ConnectionError: attempt {failures}"
             delay = after.next_run_at - clock.now()
             delays.append(delay.total_seconds())
-            clock.instant += delay - timedelta(seconds=0.5)
+            clock.advance(delay - timedelta(seconds=0.5))
             await monque.run_until_idle(timeout=20)
             assert len(runs) == failures, "it ran before it was due"
-            clock.advance(seconds=0.5)
+            clock.advance(0.5)
         last = (await happenings.reach("job:fail", 7))[-1]
 
     after = await stored(db, job)
@@ -142,6 +142,7 @@ async def test_success_keeps_the_count_of_failures_and_drops_reason_and_claim(
     assert document.pop("updatedAt") >= job.updated_at
     assert document.pop("nextRunAt") > job.next_run_at
     assert document.pop("claimToken") is not None
+    assert document.pop("claimedAt") >= job.created_at
     assert document == {
         "_id": job.id,
         "name": "flaky",
@@ -165,7 +166,7 @@ async def test_a_recurring_job_moves_to_its_next_tick_and_missed_ticks_collapse(
     @monque.worker("tick", concurrency=5)
     async def run(job: Job[str]) -> None:
         runs.add(clock.now())
-        clock.instant += takes[len(runs) - 1]
+        clock.advance(takes[len(runs) - 1])
 
     happenings = Happenings(monque)
     schedule = await monque.schedule("*/5 * * * *", "tick", "tock")
@@ -174,7 +175,7 @@ async def test_a_recurring_job_moves_to_its_next_tick_and_missed_ticks_collapse(
     async with monque:
         await monque.run_until_idle(timeout=20)
         assert not runs
-        clock.instant = schedule.next_run_at
+        clock.set(schedule.next_run_at)
         for count in range(1, 5):
             completed = (await happenings.reach("job:complete", count))[-1]
             after = await stored(db, schedule)
@@ -182,7 +183,7 @@ async def test_a_recurring_job_moves_to_its_next_tick_and_missed_ticks_collapse(
             assert (after.status, after.fail_count, after.claims) == ("pending", 0, 0)
             assert after.claimed_by is None
             ticks.append(after.next_run_at)
-            clock.instant = max(clock.now(), after.next_run_at)
+            clock.set(max(clock.now(), after.next_run_at))
 
     minutes = [(tick - NOON) // timedelta(minutes=1) for tick in ticks]
     # One second after :05; from :10 till :22; from :25 till the very tick of :30; at once.
@@ -202,11 +203,11 @@ async def test_a_failing_recurring_job_is_retried_before_its_next_tick(
 
     happenings = Happenings(monque)
     schedule = await monque.schedule("0 * * * *", "tick", None, unique_key="k")
-    clock.instant = NOON + timedelta(hours=1)
+    clock.set(NOON + timedelta(hours=1))
     async with monque:
         await happenings.reach("job:fail")
         failed = await stored(db, schedule)
-        clock.advance(seconds=20)
+        clock.advance(20)
         await happenings.reach("job:complete")
 
     assert failed.status == "pending"
@@ -231,13 +232,13 @@ async def test_a_recurring_job_out_of_retries_leaves_a_failed_one_behind_and_goe
 
     happenings = Happenings(monque)
     schedule = await monque.schedule("0 * * * *", "tick", {"some": "data"}, unique_key="k")
-    clock.instant = NOON + timedelta(hours=1)
+    clock.set(NOON + timedelta(hours=1))
     async with monque:
         await happenings.reach("job:fail", 1)
-        clock.advance(seconds=2)
+        clock.advance(2)
         first, last = await happenings.reach("job:fail", 2)
         after_failure = await stored(db, schedule)
-        clock.instant = NOON + timedelta(hours=2)
+        clock.set(NOON + timedelta(hours=2))
         await happenings.reach("job:complete")
 
     assert (first.will_retry, last.will_retry) == (True, False)
@@ -271,11 +272,11 @@ async def test_a_schedule_changed_during_its_run_goes_on_as_it_is_stored_then(
 
     happenings = Happenings(monque)
     schedule = await monque.schedule("* * * * *", "tick", "old", unique_key="k")
-    clock.instant = schedule.next_run_at
+    clock.set(schedule.next_run_at)
     async with monque:
         (completed,) = await happenings.reach("job:complete")
         after = await stored(db, schedule)
-        clock.instant = after.next_run_at
+        clock.set(after.next_run_at)
         await runs.reach(2)
 
     assert after.next_run_at == NOON + timedelta(hours=2, minutes=30)
@@ -298,7 +299,7 @@ async def test_a_schedule_changed_during_its_last_failing_run_goes_on_as_it_is_s
 
     happenings = Happenings(monque)
     schedule = await monque.schedule("* * * * *", "tick", None, unique_key="k")
-    clock.instant = schedule.next_run_at
+    clock.set(schedule.next_run_at)
     async with monque:
         await happenings.reach("job:fail")
 
@@ -320,13 +321,13 @@ async def test_a_job_unscheduled_during_its_run_finishes_and_does_not_come_back(
 
     happenings = Happenings(monque)
     schedule = await monque.schedule("* * * * *", "tick", None)
-    clock.instant = schedule.next_run_at
+    clock.set(schedule.next_run_at)
     async with monque:
         await asyncio.wait_for(started.wait(), 20)
         removed = await monque.unschedule("tick")
         may_end.set()
         (completed,) = await happenings.reach("job:complete")
-        clock.advance(hours=1)
+        clock.advance(timedelta(hours=1))
         await monque.run_until_idle(timeout=20)
 
     assert removed == 1
@@ -349,7 +350,7 @@ async def test_a_job_unscheduled_during_a_run_that_fails_for_good_is_failed(
 
     happenings = Happenings(monque)
     schedule = await monque.schedule("* * * * *", "tick", None)
-    clock.instant = schedule.next_run_at
+    clock.set(schedule.next_run_at)
     async with monque:
         await happenings.reach("job:fail")
 
@@ -369,7 +370,7 @@ async def test_a_recurring_job_is_never_in_flight_twice(
         nonlocal at_work
         at_work += 1
         assert at_work == 1
-        clock.advance(minutes=3)
+        clock.advance(timedelta(minutes=3))
         await asyncio.sleep(0.05)
         at_work -= 1
         runs.add(job.next_run_at)
@@ -381,7 +382,7 @@ async def test_a_recurring_job_is_never_in_flight_twice(
         await instance.schedule("* * * * *", "tick", None)
     async with instances[0], instances[1], instances[2]:
         for count in range(1, 6):
-            clock.advance(minutes=1)
+            clock.advance(timedelta(minutes=1))
             await runs.reach(count)
 
     assert not failures

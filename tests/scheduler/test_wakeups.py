@@ -12,7 +12,7 @@ from pymongo import AsyncMongoClient
 
 from monque_core import Monque
 from monque_core.store.queue import Queue
-from tests.support.clock import MovableClock
+from monque_core.testing import MovableClock
 from tests.support.commands import CommandLog, opens_stream
 from tests.support.happenings import Happenings
 from tests.support.polling import NO_POLLS
@@ -222,7 +222,7 @@ async def test_a_steady_flow_of_wake_ups_does_not_delay_a_poll(
         await happenings.reach("changestream:connected")
         flowing = asyncio.create_task(flow())
         await monque.enqueue("ours", "in a minute", delay=60)
-        clock.advance(seconds=61)
+        clock.advance(61)
         await runs.reach(1)
         flowing.cancel()
         await asyncio.wait([flowing])

@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pymongo import MongoClient
 
+from tests.support.commands import CommandLog
+from tests.support.plans import Plans
 from tests.support.stored import jobs_in
 from tests.support.stores import open_store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pymongo.asynchronous.collection import AsyncCollection
     from pymongo.asynchronous.database import AsyncDatabase
 
@@ -32,3 +37,18 @@ async def store(db: AsyncDatabase[dict[str, Any]]) -> Store:
 async def other(db: AsyncDatabase[dict[str, Any]], store: Store) -> Store:
     """Give the store of another instance on the same collection."""
     return await open_store(db, "other")
+
+
+@pytest.fixture
+def log() -> CommandLog:
+    """Give what takes note of commands."""
+    return CommandLog()
+
+
+@pytest.fixture
+def plans(crowd: str, uri: str, log: CommandLog) -> Iterator[Plans]:
+    """Give the plans of the commands that the log sees, on the crowd of the test's module."""
+    with MongoClient[dict[str, Any]](uri) as client:
+        plans = Plans(client[crowd], "monque_jobs")
+        log.on_sending = plans.explain
+        yield plans

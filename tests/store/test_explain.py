@@ -5,20 +5,19 @@ from __future__ import annotations
 import random
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
-from uuid import uuid4
 
 import pytest
 from bson import ObjectId
-from pymongo import AsyncMongoClient, MongoClient
+from pymongo import AsyncMongoClient
 
 from monque_core import JobRetention
 from monque_core.jobs.job import Job
 from monque_core.jobs.outcome import COMPLETED, RELEASED, Advanced, OccurrenceFailed, Retrying
 from monque_core.store.indexes import job_indexes
 from monque_core.store.ledger import Settlement
+from monque_core.store.listing import Order
 from monque_core.store.queue import Candidate
-from tests.support.commands import CommandLog
-from tests.support.plans import Plan, Plans
+from tests.support.plans import Plans, assert_sorted_by_the_index, assert_tight, crowded
 from tests.support.samples import NOW, a_job, a_schedule
 from tests.support.stores import claim, open_store
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from monque_core.jobs.job import AnyJob
     from monque_core.jobs.outcome import Outcome
     from monque_core.store.store import Store
+    from tests.support.commands import CommandLog
 
 DOCUMENTS: Final = 100_000
 NAMES: Final = [f"name-{n}" for n in range(40)]
@@ -37,6 +37,7 @@ INTERVALS: Final = [30_000, 5_000, 1_000]
 RETENTION: Final = JobRetention(completed=60)
 SECOND: Final = timedelta(seconds=1)
 DAY: Final = timedelta(days=1)
+NEWEST_FIRST: Final = Order("created_at", descending=True)
 
 
 def documents() -> Iterator[dict[str, Any]]:
@@ -91,24 +92,8 @@ def running(chance: random.Random) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def crowd(uri: str) -> Iterator[str]:
     """Give the name of a database full of jobs."""
-    name = f"test_{uuid4().hex}"
-    with MongoClient[dict[str, Any]](uri) as client:
-        client[name]["monque_jobs"].insert_many(list(documents()), ordered=False)
+    with crowded(uri, documents()) as name:
         yield name
-        client.drop_database(name)
-
-
-@pytest.fixture
-def log() -> CommandLog:
-    return CommandLog()
-
-
-@pytest.fixture
-def plans(crowd: str, uri: str, log: CommandLog) -> Iterator[Plans]:
-    with MongoClient[dict[str, Any]](uri) as client:
-        plans = Plans(client[crowd], "monque_jobs")
-        log.on_sending = plans.explain
-        yield plans
 
 
 @pytest.fixture
@@ -118,24 +103,6 @@ async def store(crowd: str, uri: str, log: CommandLog, plans: Plans) -> AsyncIte
         store = await open_store(client[crowd], job_retention=RETENTION)
         plans.made.clear()
         yield store
-
-
-def assert_tight(plans: Plans, *, seeks: int = 0, count: int | None = None) -> None:
-    """Demand of each plan that it examines hardly more than it returns.
-
-    A range in an index costs a key more than it holds, so each may cost up to two.
-    """
-    assert plans.made
-    assert count is None or len(plans.made) == count
-    for plan in plans.made:
-        assert "COLLSCAN" not in plan.stages, str(plan)
-        assert plan.keys <= 2 * plan.returned + 2 * seeks + 2, str(plan)
-        assert plan.docs <= plan.returned + 2, str(plan)
-
-
-def assert_sorted_by_the_index(plans: Sequence[Plan]) -> None:
-    for plan in plans:
-        assert "SORT" not in plan.stages, str(plan)
 
 
 def ranges(names: Sequence[str]) -> int:
@@ -347,7 +314,9 @@ async def test_no_index_exists_that_no_query_uses(store: Store, plans: Plans) ->
     await store.intake.insert_unique(
         a_job(name=NAMES[0], unique_key=str(ObjectId()), next_run_at=NOW + DAY), None
     )
-    await store.schedules.remove("absent", None, NOW)
+    await store.listing.schedules(None)
+    for chosen in ({"name": NAMES[0]}, {"status": "failed"}):
+        await store.listing.find(chosen, NEWEST_FIRST, 1, 0)
     await store.finished.delete("completed", NOW - 99 * DAY, 1)
     used = {index for plan in plans.made for index in plan.indexes}
     assert used == {index.document["name"] for index in job_indexes(retention=True)}

@@ -21,7 +21,13 @@ from pymongo import (
     UpdateOne,
     WriteConcern,
 )
-from pymongo.errors import AutoReconnect, DuplicateKeyError
+from pymongo.errors import (
+    AutoReconnect,
+    BulkWriteError,
+    DuplicateKeyError,
+    OperationFailure,
+    WriteConcernError,
+)
 from pymongo.read_concern import ReadConcern
 
 from monque_core import MonqueConnectionError
@@ -201,6 +207,8 @@ class TestCollection:
         await collection.insert_many([{"_id": 2, "a": 2}, {"_id": 3, "a": 2}])
         assert await collection.find({"a": 2}, sort=[("_id", -1)], limit=1) == [{"_id": 3, "a": 2}]
         assert await collection.find({"_id": 9}) == []
+        assert await collection.find_one({"_id": 1}) == {"_id": 1, "a": 1}
+        assert await collection.find_one({"_id": 9}) is None
         assert await collection.distinct("a", {}) == [1, 2]
         assert await collection.aggregate([{"$match": {"a": 1}}]) == [{"_id": 1, "a": 1}]
 
@@ -284,6 +292,46 @@ class TestConnection:
             with pytest.raises(AutoReconnect, match=r"^connection refused$"):
                 await handle.call(broken_off, session=session)
         assert handle.contact.is_lost
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            OperationFailure("shutting down", 91, {"code": 91}),
+            OperationFailure("stepping down", 11602, {"code": 11602}),
+            WriteConcernError("not confirmed", 64, {"writeConcernError": {"code": 91}}),
+            BulkWriteError({"writeErrors": [], "writeConcernErrors": [{"code": 11602}]}),
+        ],
+    )
+    async def test_to_a_server_that_is_going_away_counts_as_lost(
+        self, db: Db, error: OperationFailure
+    ) -> None:
+        async def go_away() -> None:
+            raise error
+
+        handle = Handle(db)
+        with pytest.raises(MonqueConnectionError, match="MongoDB cannot be reached") as caught:
+            await handle.call(go_away)
+        assert caught.value.__cause__ is error
+        assert handle.contact.is_lost
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            OperationFailure("unauthorized", 13),
+            DuplicateKeyError("twice", 11000, {"code": 11000}),
+            WriteConcernError("not confirmed in time", 64, {"writeConcernError": {"code": 64}}),
+            ValueError("nonsense"),
+        ],
+    )
+    async def test_is_not_lost_for_any_other_error(self, db: Db, error: Exception) -> None:
+        async def refuse() -> None:
+            raise error
+
+        handle = Handle(db)
+        with pytest.raises(type(error)) as caught:
+            await handle.call(refuse)
+        assert caught.value is error
+        assert not handle.contact.is_lost
 
     async def test_that_holds_is_noted(self, handle: Handle) -> None:
         await handle.command("ping")

@@ -170,7 +170,7 @@ class TestOutcome:
         await store.ledger.settle([Settlement(claimed, RELEASED)], LATER)
         after = await document_of(db, job)
         assert after.pop("claimToken") == claimed.claim_token
-        assert after == before | {"updatedAt": LATER}
+        assert after == before | {"updatedAt": LATER, "claimedAt": claimed.claimed_at}
 
     async def test_of_a_released_job_can_be_claimed_by_anyone(
         self, db: Db, store: Store, other: Store
@@ -424,6 +424,35 @@ class DiesBeforeTheMove(Collection):
 
     async def bulk_write(self, *_: object, **__: object) -> tuple[int, dict[int, Any]]:
         raise AutoReconnect("the process died here")
+
+
+class RescheduledMeanwhile(Collection):
+    """Inserts, whereupon someone else changes the schedule before it can be moved."""
+
+    change: dict[str, Any]
+
+    async def insert_one(self, *arguments: Any, **options: Any) -> None:
+        await super().insert_one(*arguments, **options)
+        assert await self.update_one({"status": "processing"}, self.change) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        ({"$set": {"repeatInterval": "@daily"}}, Rescheduled("@daily", "UTC")),
+        ({"$unset": {"repeatInterval": "", "timezone": ""}}, Rescheduled(None, None)),
+    ],
+)
+async def test_a_schedule_that_changes_between_copy_and_move_leaves_nothing_behind_yet(
+    db: Db, store: Store, change: dict[str, Any], verdict: Rescheduled
+) -> None:
+    job = await a_claimed_schedule(db, store)
+    collection = RescheduledMeanwhile(Handle(db), "monque_jobs")
+    collection.change = change
+    ledger = Ledger(collection, Owner("me", 30_000))
+    settlement = Settlement(job, OccurrenceFailed("boom", TICK))
+    assert await ledger.settle([settlement], LATER) == [verdict]
+    assert [(one.id, one.status) for one in await stored_jobs(db)] == [(job.id, "processing")]
 
 
 class TestCrashBetweenCopyAndMove:

@@ -166,6 +166,7 @@ class TestClaim:
             "heartbeatInterval": 30_000,
             "updatedAt": NOW,
             "claimToken": token,
+            "claimedAt": NOW,
             "claims": 1,
         }
         assert claimed == await stored(db, job)

@@ -1,8 +1,8 @@
 """Two instances, anything in any order: the jobs are always as the specification says.
 
 The machine drives the stores of two instances on a real MongoDB: it enqueues, schedules, claims,
-settles, stalls, crashes, wakes up late and recovers as it likes, and keeps beside it what should
-have come of all that. After every step the collection must look exactly like it.
+settles, stalls, crashes, wakes up late, recovers and meddles as it likes, and keeps beside it what
+should have come of all that. After every step the collection must look exactly like it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hypothesis.stateful import (
 from pymongo import AsyncMongoClient, WriteConcern
 from pymongo.errors import AutoReconnect
 
-from monque_core import next_cron_run
+from monque_core import JobStateError, next_cron_run
 from monque_core.jobs.outcome import (
     RELEASED,
     OccurrenceFailed,
@@ -66,6 +66,13 @@ NO_CLAIM: Final = {
     "heartbeat_interval": None,
 }
 CLAIM_FIELDS: Final = {"claimedBy", "lockedAt", "lastHeartbeat", "heartbeatInterval"}
+APT: Final = {
+    "cancel": {"pending"},
+    "retry": {"failed", "cancelled"},
+    "move": {"pending"},
+    "delete": {"processing"},
+}
+"""The statuses in which something comes of what an operator does."""
 
 owners = st.sampled_from(OWNERS)
 names = st.sampled_from(["a", "a", "b"])
@@ -174,6 +181,7 @@ class Model:
             status="processing",
             claimed_by=owner,
             claim_token=token,
+            claimed_at=self.now,
             locked_at=self.now,
             last_heartbeat=self.now,
             heartbeat_interval=HEARTBEAT // timedelta(milliseconds=1),
@@ -257,6 +265,30 @@ class Model:
             timezone=wanted.timezone,
             data=wanted.data,
             priority=wanted.priority,
+        )
+
+    def can(self, action: str, job_id: ObjectId) -> bool:
+        """Tell whether an operator may do this to a job."""
+        job = self.jobs[job_id]
+        if action == "retry":
+            is_free = self.active(job.name, job.unique_key) is None
+            return job.status in {"failed", "cancelled"} and is_free
+        return job.status == "pending" or (action, job.status) == ("cancel", "cancelled")
+
+    def cancel(self, job_id: ObjectId) -> None:
+        if self.jobs[job_id].status == "pending":
+            self.change(job_id, status="cancelled")
+
+    def retry(self, job_id: ObjectId) -> None:
+        self.change(
+            job_id,
+            status="pending",
+            next_run_at=self.now,
+            fail_count=0,
+            fail_reason=None,
+            claims=0,
+            claim_token=None,
+            **NO_CLAIM,
         )
 
     def unschedule(self, name: str) -> int:
@@ -403,6 +435,30 @@ class TwoInstances(RuleBasedStateMachine):
         self.recover(next_owner)
         self.claim_batch(next_owner, 2, has_rival=False)
 
+    @precondition(lambda self: self.model.jobs)
+    @rule(
+        action=st.sampled_from(["delete", "move", "retry", "retry", "cancel", "cancel"]),
+        pick=picks,
+        is_apt=st.sampled_from([False, True, True]),
+        seconds=st.sampled_from([-70, 0, 30]),
+        owner=owners,
+    )
+    def manage(self, action: str, pick: int, is_apt: bool, seconds: int, owner: str) -> None:
+        """Meddle from outside, mostly where it does something."""
+        jobs = sorted(self.model.jobs.values(), key=lambda job: job.id)
+        apt = [job for job in jobs if is_apt and job.status in APT[action]] or jobs
+        job_id = apt[pick % len(apt)].id
+        run_at = self.model.now + timedelta(seconds=seconds)
+        match action:
+            case "delete":
+                self.delete(job_id, owner)
+            case "move":
+                self.move(job_id, run_at, owner)
+            case "cancel":
+                self.cancel(job_id, owner)
+            case "retry":
+                self.retry(job_id, owner)
+
     @precondition(lambda self: len(self.model.jobs) > 8)
     @rule()
     def see_everything_through(self) -> None:
@@ -415,7 +471,8 @@ class TwoInstances(RuleBasedStateMachine):
             self.claim_batch("two", 1000, has_rival=False)
             self.settle_all_of("two", ["success"] * 3)
         for job in self.model.jobs.values():
-            assert job.status in ({"pending"} if job.is_recurring else {"completed", "failed"})
+            ends = {"pending"} if job.is_recurring else {"completed", "failed"}
+            assert job.status in ends | {"cancelled"}
 
     def enqueue(self, name: str, priority: int, delay: int, owner: str) -> None:
         job = self._a_job(name, priority=priority, delay=delay)
@@ -464,6 +521,41 @@ class TwoInstances(RuleBasedStateMachine):
         expected = self.model.unschedule(name)
         schedules = self.rig.stores[owner].schedules
         assert self.rig.run(schedules.remove(name, None, self.model.now)) == expected
+
+    def cancel(self, job_id: ObjectId, owner: str) -> None:
+        control = self.rig.stores[owner].control
+        self._manage("cancel", job_id, control.cancel(job_id, self.model.now))
+        if self.model.can("cancel", job_id):
+            self.model.cancel(job_id)
+
+    def retry(self, job_id: ObjectId, owner: str) -> None:
+        control = self.rig.stores[owner].control
+        self._manage("retry", job_id, control.retry(job_id, self.model.now))
+        if self.model.can("retry", job_id):
+            self.model.retry(job_id)
+
+    def move(self, job_id: ObjectId, run_at: datetime, owner: str) -> None:
+        control = self.rig.stores[owner].control
+        work = control.reschedule(job_id, run_at, self.model.now)
+        self._manage("reschedule", job_id, work)
+        if self.model.can("reschedule", job_id):
+            self.model.change(job_id, next_run_at=run_at)
+
+    def delete(self, job_id: ObjectId, owner: str) -> None:
+        control = self.rig.stores[owner].control
+        assert self.rig.run(control.delete(job_id))
+        assert not self.rig.run(control.delete(job_id))
+        del self.model.jobs[job_id]
+
+    def _manage(self, action: str, job_id: ObjectId, work: Coroutine[Any, Any, Any]) -> None:
+        """Do it, and demand that it is done or refused as it should be."""
+        job = self.model.jobs[job_id]
+        if self.model.can(action, job_id):
+            assert self.rig.run(work).previous_status == job.status
+        else:
+            with pytest.raises(JobStateError) as caught:
+                self.rig.run(work)
+            assert (caught.value.current_status, caught.value.action) == (job.status, action)
 
     def claim_one(self, name: str, owner: str) -> None:
         due, token = self.model.due(name), ObjectId()

@@ -11,6 +11,8 @@ from bson import ObjectId
 
 from monque_core.jobs.job import JobStatus
 from monque_core.jobs.outcome import (
+    COMPLETED,
+    RELEASED,
     Advanced,
     Failed,
     OccurrenceFailed,
@@ -22,10 +24,13 @@ from monque_core.store.transitions import (
     Owner,
     Transition,
     adopt,
+    cancel,
     claim,
     complete,
     release,
     renew,
+    reschedule,
+    retry,
     revive,
     set_aside,
     settle,
@@ -53,6 +58,8 @@ TRANSITIONS: dict[str, Callable[[AnyJob], Transition]] = {
     "renew": lambda job: renew([job], ME, LATER),
     "complete": lambda job: complete([job.id], job.claim_token, ME, LATER),
     "release": lambda job: release([job.id], job.claim_token, ME, LATER),
+    "completed": lambda job: settle(job, COMPLETED, ME, LATER),
+    "released": lambda job: settle(job, RELEASED, ME, LATER),
     "retrying": lambda job: settle(job, Retrying("boom", TICK), ME, LATER),
     "failed": lambda job: settle(job, Failed("boom"), ME, LATER),
     "advanced": lambda job: settle(job, Advanced(TICK), ME, LATER),
@@ -60,11 +67,17 @@ TRANSITIONS: dict[str, Callable[[AnyJob], Transition]] = {
     "revive": lambda job: revive([job.id], STALE, LATER),
     "adopt": lambda job: adopt(job, STALE, ME, ObjectId(), LATER),
     "set aside": lambda job: set_aside(job.id, "no job", LATER),
+    "cancel": lambda job: cancel(job.id, LATER),
+    "cancel many": lambda job: cancel({"$in": [job.id]}, LATER),
+    "retry": lambda job: retry(job.id, LATER),
+    "reschedule": lambda job: reschedule(job.id, TICK, LATER),
 }
 FENCED = [
     "renew",
     "complete",
     "release",
+    "completed",
+    "released",
     "retrying",
     "failed",
     "advanced",
@@ -75,6 +88,8 @@ ALLOWED: dict[str, dict[str, str]] = {
     "renew": {"processing": "processing"},
     "complete": {"processing": "completed"},
     "release": {"processing": "pending"},
+    "completed": {"processing": "completed"},
+    "released": {"processing": "pending"},
     "retrying": {"processing": "pending"},
     "failed": {"processing": "failed"},
     "advanced": {"processing": "pending"},
@@ -82,12 +97,25 @@ ALLOWED: dict[str, dict[str, str]] = {
     "revive": {"processing": "pending"},
     "adopt": {"processing": "processing"},
     "set aside": {"pending": "failed", "processing": "failed"},
+    "cancel": {"pending": "cancelled"},
+    "cancel many": {"pending": "cancelled"},
+    "retry": {"failed": "pending", "cancelled": "pending"},
+    "reschedule": {"pending": "pending"},
 }
 
 
 ONE_OFF = {"repeat_interval": None, "timezone": None}
-KIND: dict[str, dict[str, Any]] = {"complete": ONE_OFF}
-"""What a job must be for a transition to apply; where nothing is said, it is a schedule."""
+WAITING = {"status": "pending", "claimed_by": None}
+KIND: dict[str, dict[str, Any]] = {
+    "claim": WAITING,
+    "complete": ONE_OFF,
+    "completed": ONE_OFF,
+    "cancel": WAITING,
+    "cancel many": WAITING,
+    "retry": {"status": "failed"},
+    "reschedule": WAITING,
+}
+"""What a job must be for a transition to apply; where nothing is said, it is a claimed schedule."""
 
 
 def a_claimed(**fields: Any) -> AnyJob:
@@ -99,6 +127,7 @@ def a_claimed(**fields: Any) -> AnyJob:
         "last_heartbeat": NOW,
         "heartbeat_interval": 30_000,
         "claim_token": ObjectId(),
+        "claimed_at": NOW,
         "claims": 2,
         "fail_count": 1,
         "fail_reason": "before",
@@ -115,8 +144,7 @@ async def apply(db: Db, step: Transition) -> bool:
 async def test_a_transition_starts_from_its_own_statuses_only(
     db: Db, name: str, status: str
 ) -> None:
-    claimed_by = None if name == "claim" else "me"
-    job = a_claimed(**KIND.get(name, {}), status=status, claimed_by=claimed_by)
+    job = a_claimed(**KIND.get(name, {}) | {"status": status})
     await put(db, job)
     before = await document_of(db, job)
     changed = await apply(db, TRANSITIONS[name](job))
@@ -223,7 +251,7 @@ async def test_an_outcome_reckoned_by_another_schedule_is_not_written(
     assert not await apply(db, TRANSITIONS[name](job))
 
 
-@pytest.mark.parametrize("name", ["complete", "failed"])
+@pytest.mark.parametrize("name", ["complete", "completed", "failed"])
 async def test_an_end_is_not_written_over_a_schedule_that_began_meanwhile(
     db: Db, name: str
 ) -> None:
@@ -267,3 +295,47 @@ async def test_what_is_set_aside_says_why(db: Db) -> None:
     assert await apply(db, set_aside(job.id, "no job at all", LATER))
     after = await document_of(db, job)
     assert (after["status"], after["failReason"]) == ("failed", "no job at all")
+
+
+async def test_a_retried_job_has_nothing_left_of_its_past_but_when_it_was_claimed(db: Db) -> None:
+    job = a_claimed(status="failed", next_run_at=TICK)
+    await put(db, job)
+    before = await document_of(db, job)
+    assert await apply(db, retry(job.id, LATER))
+    gone = CLAIM_FIELDS | {"claimToken", "claims", "failReason"}
+    left = {field: value for field, value in before.items() if field not in gone}
+    assert await document_of(db, job) == left | {
+        "status": "pending",
+        "nextRunAt": LATER,
+        "failCount": 0,
+        "updatedAt": LATER,
+    }
+    assert left["claimedAt"] == NOW
+
+
+async def test_a_retry_may_be_put_off_a_little(db: Db) -> None:
+    jobs = [a_job(status="failed") for _ in range(50)]
+    await put(db, *jobs)
+    spread = timedelta(seconds=10)
+    for job in jobs:
+        assert await apply(db, retry(job.id, LATER, spread))
+    due = [(await document_of(db, job))["nextRunAt"] for job in jobs]
+    assert all(LATER <= at <= LATER + spread for at in due)
+    assert max(due) - min(due) > spread / 4
+
+
+@pytest.mark.parametrize("name", ["cancel", "cancel many", "reschedule"])
+async def test_a_pending_job_that_somebody_holds_is_not_touched(db: Db, name: str) -> None:
+    job = a_claimed(status="pending", claimed_by="node")
+    await put(db, job)
+    assert not await apply(db, TRANSITIONS[name](job))
+
+
+@pytest.mark.parametrize("name", ["cancel", "cancel many", "reschedule"])
+async def test_who_acts_from_outside_changes_nothing_else(db: Db, name: str) -> None:
+    job = a_job(claims=1, fail_count=1, fail_reason="before", claim_token=ObjectId())
+    await put(db, job)
+    before = await document_of(db, job)
+    assert await apply(db, TRANSITIONS[name](job))
+    changed = {"nextRunAt": TICK} if name == "reschedule" else {"status": "cancelled"}
+    assert await document_of(db, job) == before | changed | {"updatedAt": LATER}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from pymongo import MongoClient
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pymongo.database import Database
 
@@ -18,6 +22,16 @@ _KEPT = {
     "findAndModify": ["query", "sort", "update", "upsert", "new"],
 }
 _STATEMENTS = {"update": "updates", "delete": "deletes"}
+
+
+@contextmanager
+def crowded(uri: str, documents: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Give the name of a database with these jobs in it, dropped afterwards."""
+    name = f"test_{uuid4().hex}"
+    with MongoClient[dict[str, Any]](uri) as client:
+        client[name]["monque_jobs"].insert_many(list(documents), ordered=False)
+        yield name
+        client.drop_database(name)
 
 
 @dataclass(slots=True)
@@ -66,6 +80,24 @@ class Plans:
                 plan.stages.append(stage["stage"])
                 plan.indexes |= {stage["indexName"]} if "indexName" in stage else set()
         return plan
+
+
+def assert_tight(plans: Plans, *, seeks: int = 0, count: int | None = None) -> None:
+    """Demand of each plan that it examines hardly more than it returns.
+
+    A range in an index costs a key more than it holds, so each may cost up to two.
+    """
+    assert plans.made
+    assert count is None or len(plans.made) == count
+    for plan in plans.made:
+        assert "COLLSCAN" not in plan.stages, str(plan)
+        assert plan.keys <= 2 * plan.returned + 2 * seeks + 2, str(plan)
+        assert plan.docs <= plan.returned + 2, str(plan)
+
+
+def assert_sorted_by_the_index(plans: Sequence[Plan]) -> None:
+    for plan in plans:
+        assert "SORT" not in plan.stages, str(plan)
 
 
 def _singles(name: str, command: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -17,9 +17,12 @@ from monque_core.errors import (
 from monque_core.jobs.backoff import backoff_delay
 from monque_core.jobs.cron import next_cron_run
 from monque_core.jobs.job import Job, JobStatus
+from monque_core.jobs.selector import JobSelector
+from monque_core.jobs.views import JobPage, QueueStats, QueueView, QueueWorker
 from monque_core.local import LocalMongo
 from monque_core.monque import Monque
 from monque_core.options import JobRetention, MonqueOptions
+from monque_core.sync.monque import SyncMonque
 
 __all__ = [
     "AggregationTimeoutError",
@@ -28,7 +31,9 @@ __all__ = [
     "InvalidCursorError",
     "InvalidJobError",
     "Job",
+    "JobPage",
     "JobRetention",
+    "JobSelector",
     "JobStateError",
     "JobStatus",
     "LocalMongo",
@@ -38,8 +43,12 @@ __all__ = [
     "MonqueOptions",
     "OwnershipLostError",
     "PayloadTooLargeError",
+    "QueueStats",
+    "QueueView",
+    "QueueWorker",
     "ServerClock",
     "ShutdownTimeoutError",
+    "SyncMonque",
     "WorkerRegistrationError",
     "backoff_delay",
     "next_cron_run",

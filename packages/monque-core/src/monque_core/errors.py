@@ -64,8 +64,11 @@ class WorkerRegistrationError(MonqueError):
 class JobStateError(MonqueError):
     """An action does not apply to a job in its current status."""
 
-    def __init__(self, job_id: ObjectId, current_status: str, action: str) -> None:
-        super().__init__(f"cannot {action} job {job_id}: it is {current_status}")
+    def __init__(
+        self, job_id: ObjectId, current_status: str, action: str, reason: str | None = None
+    ) -> None:
+        why = f", and {reason}" if reason else ""
+        super().__init__(f"cannot {action} job {job_id}: it is {current_status}{why}")
         self.job_id = job_id
         self.current_status = current_status
         self.action = action

@@ -6,8 +6,10 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
+from monque_core.controller import Controller
 from monque_core.durations import to_timedelta
 from monque_core.emitter import IsolatingEmitter
+from monque_core.inspector import Inspector
 from monque_core.jobs.draft import Limits
 from monque_core.jobs.rules import (
     check_concurrency,
@@ -44,7 +46,7 @@ _SHORTEST_HEALTHY_SILENCE = 5.0
 _LAST_LISTENERS_SECONDS = 5.0
 
 
-class Monque(Producer, IsolatingEmitter):
+class Monque(Producer, Inspector, Controller, IsolatingEmitter):
     """A job scheduler on one MongoDB collection.
 
     `db` is a PyMongo `AsyncDatabase`, a blocking PyMongo `Database` or a Motor database; the
@@ -53,20 +55,24 @@ class Monque(Producer, IsolatingEmitter):
 
     def __init__(self, db: object, **options: Unpack[MonqueOptions]) -> None:
         super().__init__()
-        self._options = Options.parse(options)
-        self._store = Store(db, self._options)
-        self._limits = Limits(self._store.codec, self._options.max_payload_size)
-        self._announcer = Announcer(self, self._store.contact)
         self._workers = Workers()
         self._middleware: list[Middleware] = []
-        # One holder for all lives of this object: a lease of its own never keeps it out.
-        self._holder = str(uuid.uuid4())
+        self._settle(db, options)
         self._engine: Engine | None = None
         self._is_initialized = False
         self._initializing = asyncio.Lock()
         self._changing_state = asyncio.Lock()
         self._stopping: asyncio.Task[None] | None = None
         self._stop_callers: list[asyncio.Task[Any] | None] = []
+
+    def _settle(self, db: object, options: MonqueOptions) -> None:
+        """Take an id and a place in the database; a forked process takes its own."""
+        self._options = Options.parse(options)
+        self._store = Store(db, self._options)
+        self._limits = Limits(self._store.codec, self._options.max_payload_size)
+        self._announcer = Announcer(self, self._store.contact)
+        # One holder for all lives of this object: a lease of its own never keeps it out.
+        self._holder = str(uuid.uuid4())
 
     @property
     def scheduler_instance_id(self) -> str:
@@ -85,6 +91,11 @@ class Monque(Producer, IsolatingEmitter):
         silence = 2 * self._options.heartbeat_interval.total_seconds()
         is_recent = contact.age <= max(silence, _SHORTEST_HEALTHY_SILENCE)
         return self.is_running and not contact.is_lost and is_recent
+
+    @property
+    def is_connected(self) -> bool:
+        """Tell whether MongoDB answered when this instance last asked: a producer's health."""
+        return self._is_initialized and not self._store.contact.is_lost
 
     async def initialize(self) -> None:
         """Create the indexes, recover stale jobs and make sure that the instance id is free.
@@ -115,11 +126,13 @@ class Monque(Producer, IsolatingEmitter):
         """Stop claiming, wait for running jobs up to the timeout, and leave nothing behind.
 
         The timeout is in seconds or a `timedelta`, `shutdown_timeout` by default. Calls that
-        overlap all wait for the same stop.
+        overlap all wait for the same stop, and the shortest of their timeouts counts.
         """
-        limit = self._options.shutdown_timeout if timeout is None else _limit(timeout)
+        limit = self._options.shutdown_timeout if timeout is None else check_limit(timeout)
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(limit.total_seconds()))
+        elif self._engine is not None:
+            self._engine.hurry(limit.total_seconds())
         caller = asyncio.current_task()
         self._stop_callers.append(caller)
         try:
@@ -155,7 +168,7 @@ class Monque(Producer, IsolatingEmitter):
         """
         deadline = None
         if timeout is not None:
-            deadline = asyncio.get_running_loop().time() + _limit(timeout).total_seconds()
+            deadline = asyncio.get_running_loop().time() + check_limit(timeout).total_seconds()
         async with asyncio.timeout_at(deadline):
             engine, is_new = await self._start()
         try:
@@ -275,6 +288,12 @@ class Monque(Producer, IsolatingEmitter):
         finally:
             self._stopping = None
 
+    def _move_in(self) -> None:
+        """Make ready for another event loop, the last one having ended."""
+        self._initializing = asyncio.Lock()
+        self._changing_state = asyncio.Lock()
+        self._stopping = None
+
     async def _end_listeners(self) -> None:
         """Let async listeners that are still at work finish, unless they take too long.
 
@@ -293,6 +312,14 @@ class Monque(Producer, IsolatingEmitter):
         if self._engine is not None and jobs:
             self._engine.notice(jobs)
 
+    def _tell(self, event: str, payload: object) -> None:
+        """Let listeners know what was done from here."""
+        self.emit(event, payload)
+
+    def _running(self, name: str) -> int:
+        """Tell how many jobs of a name run here."""
+        return 0 if self._engine is None else self._engine.running(name)
+
     def _recovery(self) -> Recovery:
         options = self._options
         return Recovery(
@@ -306,7 +333,8 @@ class Monque(Producer, IsolatingEmitter):
         )
 
 
-def _limit(timeout: Duration) -> timedelta:
+def check_limit(timeout: Duration) -> timedelta:
+    """Return a time to wait; zero is one, too."""
     try:
         limit = to_timedelta(timeout)
     except ValueError as error:

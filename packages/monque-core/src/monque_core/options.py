@@ -13,7 +13,7 @@ from monque_core.clock import Clock, ServerClock, StorableClock
 from monque_core.durations import Duration, to_timedelta
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 SHORTEST_HEARTBEAT = timedelta(milliseconds=100)
 STALE_AFTER_HEARTBEATS = 3
@@ -99,7 +99,7 @@ class Options:
         known = {known.name for known in fields(cls)}
         for name in given:
             if name not in known:
-                raise ValueError(_unknown(name, known))
+                raise unknown_option(name, known)
         checked = {name: _CHECKS[name](name, value) for name, value in given.items()}
         options = cls(**checked)  # type: ignore[arg-type]  # each value comes from its own check
         shortest_lock = STALE_AFTER_HEARTBEATS * options.heartbeat_interval
@@ -121,10 +121,11 @@ def _bad(name: str, value: object, allowed: str) -> ValueError:
     return ValueError(f"option {name}={value!r} is not allowed: it must be {allowed}")
 
 
-def _unknown(name: str, known: set[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+def unknown_option(name: object, known: Collection[str]) -> ValueError:
+    """Say that there is no such option, and which one may be meant."""
+    close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(sorted(known))}"
-    return f"unknown option {name!r}: {hint}"
+    return ValueError(f"unknown option {name!r}: {hint}")
 
 
 def _duration(name: str, value: object, least: timedelta) -> timedelta:
@@ -164,7 +165,8 @@ def _optional_count(name: str, value: object) -> int | None:
     return None if value is None else _count(name, value)
 
 
-def _flag(name: str, value: object) -> bool:
+def check_flag(name: str, value: object) -> bool:
+    """Return an option that is True or False."""
     if not isinstance(value, bool):
         raise _bad(name, value, "True or False")
     return value
@@ -227,10 +229,10 @@ _CHECKS = {
     "instance_concurrency": _optional_count,
     "lock_timeout": _positive_duration,
     "heartbeat_interval": _heartbeat,
-    "recover_stale_jobs": _flag,
+    "recover_stale_jobs": check_flag,
     "scheduler_instance_id": _instance_id,
     "job_retention": _retention,
-    "skip_index_creation": _flag,
+    "skip_index_creation": check_flag,
     "max_payload_size": _optional_count,
     "stats_cache_ttl": _any_duration,
     "clock": _clock,

@@ -110,6 +110,8 @@ class _Thread(threading.Thread):
             # Idle before the result is known, so that work which follows it finds this thread.
             is_needed = self._crew.make_idle(self)
             deliver()
+            # Or an idle thread would keep what it did last from being freed.
+            del work, deliver
 
 
 def _deliver(

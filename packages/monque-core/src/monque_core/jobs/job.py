@@ -50,6 +50,8 @@ class Job(Generic[T]):
     timezone: str | None = None
     unique_key: str | None = None
     claim_token: ObjectId | None = None
+    claimed_at: datetime | None = None
+    """When it was claimed last; it stays when the claim ends."""
     claims: int = 0
     priority: int = 0
     max_retries: int | None = None

@@ -6,6 +6,8 @@ import unicodedata
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from bson import ObjectId
+
 from monque_core.clock import truncate
 from monque_core.durations import to_timedelta
 from monque_core.errors import InvalidJobError
@@ -48,6 +50,25 @@ def check_timeout(timeout: object) -> timedelta | None:
             "timeout", timeout, f"timeout={timeout!r} is not allowed: it must be at least 1 ms"
         )
     return duration
+
+
+def check_id(job_id: object) -> ObjectId:
+    """Return a job's id from an `ObjectId` or its text."""
+    if isinstance(job_id, ObjectId):
+        return job_id
+    if isinstance(job_id, str) and ObjectId.is_valid(job_id):
+        return ObjectId(job_id)
+    raise InvalidJobError(
+        "id",
+        job_id,
+        f"{_shortened(job_id)} is not the id of a job: "
+        "an ObjectId or its 24 hex digits are expected",
+    )
+
+
+def check_whole_number(value: object, *, field: str, least: int) -> int:
+    """Return a whole number that is not too small."""
+    return _check_int(value, field=field, least=least)
 
 
 def check_concurrency(concurrency: object) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from monque_core.scheduler.dispatcher import Dispatcher
 from monque_core.scheduler.heartbeat import Heartbeat
 from monque_core.scheduler.lease import InstanceLease
 from monque_core.scheduler.listener import Listener
-from monque_core.scheduler.loop import wait_until
+from monque_core.scheduler.loop import end, wait_until
 from monque_core.scheduler.pace import Pace
 from monque_core.scheduler.probation import Probation
 from monque_core.scheduler.recovery import Recovery
@@ -90,6 +91,8 @@ class Engine:
         self._listener = Listener(
             store.changes, clock, workers, wakeups, self._dispatcher, announcer
         )
+        self._deadline = math.inf
+        self._is_hurried = asyncio.Event()
         self._watchers: list[Loop] = []
         if options.recover_stale_jobs:
             self._watchers.append(
@@ -114,6 +117,10 @@ class Engine:
                 self._wakeups.hint(job.name, 1)
             else:
                 self._wakeups.hint_at(job.name, job.next_run_at)
+
+    def running(self, name: str) -> int:
+        """Tell how many jobs of a name run here."""
+        return sum(run.job.name == name and run.stage == "running" for run in self._runs)
 
     def worker_added(self) -> None:
         """Serve the workers as they are now."""
@@ -141,13 +148,13 @@ class Engine:
     async def stop(self, seconds: float) -> None:
         """Finish what runs within so many seconds, hand back the rest, leave nothing behind."""
         clock = asyncio.get_running_loop().time
-        deadline = clock() + seconds
+        self._deadline = deadline = clock() + seconds
         try:
             # A claim under way is worth a moment: cut off, it would leave jobs that nobody runs.
             await wait_until(max(deadline, clock() + _LAST_CLAIM_SECONDS), self._dispatcher.close())
             await self._dispatcher.stop()
             await self._hand_back(clock() + _LAST_CLAIM_SECONDS)
-            drained = await wait_until(deadline, self._runs.wait_until_none())
+            drained = await self._drain()
             last_deadline = clock() + _LAST_WRITES_SECONDS
             if not drained:
                 await self._cut_short(last_deadline)
@@ -156,6 +163,35 @@ class Engine:
             for loop in self._loops():
                 await loop.stop()
             await self._threads.dismiss()
+
+    def hurry(self, seconds: float) -> None:
+        """Let a stop that is under way wait no longer than so many seconds from now."""
+        deadline = asyncio.get_running_loop().time() + seconds
+        if deadline < self._deadline:
+            self._deadline = deadline
+            self._is_hurried.set()
+
+    async def _drain(self) -> bool:
+        """Wait for running jobs until the deadline, which may come nearer; tell if all ended."""
+        drained = False
+        while not drained:
+            hurried = asyncio.create_task(self._is_hurried.wait())
+            draining = asyncio.create_task(self._runs.wait_until_none())
+            try:
+                remaining = self._deadline - asyncio.get_running_loop().time()
+                done, _ = await asyncio.wait(
+                    [hurried, draining],
+                    timeout=max(0.0, remaining),
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                drained = draining.done()
+            finally:
+                await end(hurried)
+                await end(draining)
+            if hurried not in done:
+                break
+            self._is_hurried.clear()
+        return drained
 
     async def _cut_short(self, last_deadline: float) -> None:
         """Cancel what still runs and write what can still be written."""

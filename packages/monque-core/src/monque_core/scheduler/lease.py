@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 from monque_core.clock import ServerClock
 from monque_core.errors import MonqueConnectionError
-from monque_core.scheduler.loop import Periodic
+from monque_core.scheduler.loop import Periodic, end
 
 if TYPE_CHECKING:
     from monque_core.clock import Clock
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from monque_core.store.leases import Leases, ServerTime
 
 _LONGEST_LOOK_GAP = 0.5
+_LAST_REPLY_SECONDS = 5.0
 
 
 class InstanceLease(Periodic):
@@ -40,7 +42,17 @@ class InstanceLease(Periodic):
     async def take(self) -> None:
         """Take the lease; wait out a dead predecessor's, refuse a living one's."""
         await self.check()
-        if not await self._renew():
+        renewing = asyncio.create_task(self._renew())
+        try:
+            is_ours = await asyncio.shield(renewing)
+        except asyncio.CancelledError:
+            # MongoDB may have it as ours by now, and would keep a successor waiting.
+            await asyncio.wait([renewing], timeout=_LAST_REPLY_SECONDS)
+            await end(renewing)
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(self.give_back(), _LAST_REPLY_SECONDS)
+            raise
+        if not is_ours:
             raise self._taken()
 
     async def check(self) -> None:

@@ -70,6 +70,8 @@ class Settler(Loop):
         pause = _FIRST_PAUSE
         one_by_one = 0
         while True:
+            # What is settled is not held on to while there is nothing to do.
+            group: list[Ending] = []
             await self._signal.wait()
             self._signal.clear()
             while self._waiting:

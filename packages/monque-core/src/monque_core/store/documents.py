@@ -29,6 +29,7 @@ _OPTIONAL = {
     "timezone": "timezone",
     "unique_key": "uniqueKey",
     "claim_token": "claimToken",
+    "claimed_at": "claimedAt",
     "max_retries": "maxRetries",
 }
 
@@ -87,6 +88,7 @@ def _read(document: Mapping[str, Any], *, deduplicated: bool) -> AnyJob:
         timezone=get("timezone"),
         unique_key=get("uniqueKey"),
         claim_token=get("claimToken"),
+        claimed_at=get("claimedAt"),
         claims=get("claims") or 0,
         priority=get("priority") or 0,
         max_retries=get("maxRetries"),

@@ -38,10 +38,20 @@ _GOING_AWAY_CODES = frozenset({91, 189, 10058, 10107, 11600, 11602, 13435, 13436
 
 
 class Handle:
-    """The database monque works on, driven on the event loop or from threads."""
+    """The database monque works on, driven on the event loop, from threads, or in place.
 
-    def __init__(self, database: object) -> None:
+    In place, a call blocks whoever makes it and nothing is ever waited for: a coroutine that only
+    speaks to MongoDB then runs to its end without an event loop.
+    """
+
+    def __init__(self, database: object, *, in_place: bool = False) -> None:
         native = _unwrap(database)
+        if in_place and not isinstance(native, Database):
+            raise TypeError(
+                "a blocking PyMongo Database or a Motor database is needed without asyncio: an "
+                "AsyncDatabase belongs to its own event loop, so take Monque for it"
+            )
+        self._in_place = in_place
         if not native.write_concern.acknowledged:
             raise ValueError(
                 f"the database handle has write concern {native.write_concern.document}: "
@@ -118,6 +128,8 @@ class Handle:
     async def _call(
         self, method: Callable[..., Any], arguments: tuple[object, ...], keywords: dict[str, object]
     ) -> Any:
+        if self._in_place:
+            return method(*arguments, **keywords)
         if self.is_blocking:
             return await self._threads.submit(partial(method, *arguments, **keywords))
         return await method(*arguments, **keywords)
@@ -166,15 +178,22 @@ class Collection:
         found = await self.find(filter, session=session, limit=1, **options)
         return found[0] if found else None
 
-    async def aggregate(self, pipeline: Sequence[Mapping[str, object]]) -> list[Document]:
+    async def aggregate(
+        self, pipeline: Sequence[Mapping[str, object]], **options: Any
+    ) -> list[Document]:
         """Read everything a pipeline yields."""
-        cursor = await self._call("aggregate", pipeline, batchSize=_BATCH_SIZE)
+        options.setdefault("batchSize", _BATCH_SIZE)
+        cursor = await self._handle.call(self.native.aggregate, pipeline, **options)
         return await self._handle.read(cursor)
 
     async def distinct(self, key: str, filter: Mapping[str, object]) -> list[object]:
         """Read the distinct values of a field."""
         values: list[object] = await self._call("distinct", key, filter)
         return values
+
+    async def count(self, filter: Mapping[str, object]) -> int:
+        """Count the matching documents."""
+        return int(await self._call("count_documents", filter))
 
     async def insert_one(self, document: Document, session: Session | None = None) -> None:
         """Insert one document."""
@@ -204,14 +223,10 @@ class Collection:
         session: Session | None = None,
         **options: object,
     ) -> Document | None:
-        """Update one document and give it as it is afterwards."""
+        """Update one document and give it as it is afterwards, unless another is asked for."""
+        options.setdefault("return_document", True)
         found: Document | None = await self._call(
-            "find_one_and_update",
-            filter,
-            update,
-            session=session,
-            return_document=True,
-            **options,
+            "find_one_and_update", filter, update, session=session, **options
         )
         return found
 

@@ -20,6 +20,7 @@ PROCESSING: Final[Document] = {"status": JobStatus.PROCESSING}
 FINISHED: Final[Document] = {
     "status": {"$in": [JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED]}
 }
+UNSUCCESSFUL: Final[Document] = {"status": {"$in": [JobStatus.FAILED, JobStatus.CANCELLED]}}
 RECURRING: Final[Document] = {"repeatInterval": {"$gt": ""}}
 KEYED: Final[Document] = {
     "uniqueKey": {"$gt": ""},
@@ -60,6 +61,14 @@ def job_indexes(*, retention: bool) -> Sequence[IndexModel]:
             name="monque_py_unique",
             unique=True,
             partialFilterExpression=KEYED,
+        ),
+        # The one index on all jobs, for listing them: no change of status ever touches it.
+        IndexModel([("name", ASCENDING), ("_id", ASCENDING)], name="monque_py_name"),
+        # The statuses that are rare and looked for; the others are found along the way.
+        IndexModel(
+            [("status", ASCENDING), ("_id", ASCENDING)],
+            name="monque_py_unsuccessful",
+            partialFilterExpression=UNSUCCESSFUL,
         ),
         IndexModel(
             [("name", ASCENDING)],

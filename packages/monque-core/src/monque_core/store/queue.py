@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from monque_core.errors import InvalidJobError
 from monque_core.store.documents import to_job, unreadable
 from monque_core.store.indexes import PENDING, PROCESSING
+from monque_core.store.selection import one_of
 from monque_core.store.transitions import CLAIM_ORDER, Owner, claim, due, set_aside
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Queue:
     ) -> list[Candidate | Unreadable]:
         """See the first due jobs of all these names together, in one cheap query."""
         documents = await self._collection.find(
-            {"name": _one_of(names), **due(now)},
+            {"name": one_of(names), **due(now)},
             projection=_CANDIDATE_FIELDS,
             sort=CLAIM_ORDER,
             limit=limit,
@@ -82,7 +83,7 @@ class Queue:
     ) -> list[tuple[str, datetime]]:
         """See which of these names become due when, soonest first."""
         documents = await self._collection.find(
-            {"name": _one_of(names), **PENDING, "nextRunAt": {"$gt": after, "$lte": until}},
+            {"name": one_of(names), **PENDING, "nextRunAt": {"$gt": after, "$lte": until}},
             projection={"_id": 0, "name": 1, "nextRunAt": 1},
             sort=[("nextRunAt", 1)],
             limit=limit,
@@ -164,10 +165,6 @@ class Queue:
         step = set_aside(job_id, str(error), now)
         await self._collection.update_one(step.filter, step.update)
         return Unreadable(job_id, error)
-
-
-def _one_of(names: Sequence[str]) -> Any:
-    return names[0] if len(names) == 1 else {"$in": list(names)}
 
 
 def _first_due(name: str, limit: int, now: datetime) -> list[Document]:

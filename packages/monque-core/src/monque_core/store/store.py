@@ -10,15 +10,18 @@ from pymongo.errors import PyMongoError
 from monque_core.durations import to_milliseconds
 from monque_core.errors import MonqueConnectionError
 from monque_core.store.changes import Changes
+from monque_core.store.control import Control
 from monque_core.store.handle import Handle
 from monque_core.store.indexes import job_indexes, meta_indexes
 from monque_core.store.intake import Intake
 from monque_core.store.leases import Leases, ServerTime
 from monque_core.store.ledger import Ledger
+from monque_core.store.listing import Listing
 from monque_core.store.queue import Queue
 from monque_core.store.retention import Finished
 from monque_core.store.schedules import Schedules
 from monque_core.store.stale_jobs import StaleJobs
+from monque_core.store.statistics import Statistics
 from monque_core.store.transitions import Owner
 
 if TYPE_CHECKING:
@@ -30,8 +33,8 @@ _MONGODB_6_0_WIRE_VERSION = 17
 class Store:
     """The collections of one instance."""
 
-    def __init__(self, database: object, options: Options) -> None:
-        self._handle = Handle(database)
+    def __init__(self, database: object, options: Options, *, in_place: bool = False) -> None:
+        self._handle = Handle(database, in_place=in_place)
         self._options = options
         owner = Owner(options.scheduler_instance_id, to_milliseconds(options.heartbeat_interval))
         self._jobs = jobs = self._handle.collection(options.collection_name)
@@ -43,6 +46,9 @@ class Store:
         self.ledger = Ledger(jobs, owner)
         self.stale_jobs = StaleJobs(jobs, owner, options.lock_timeout)
         self.finished = Finished(jobs)
+        self.listing = Listing(jobs)
+        self.statistics = Statistics(jobs)
+        self.control = Control(jobs)
         self._meta = self._handle.collection(f"{options.collection_name}_meta")
         self.leases = Leases(self._meta)
         self.changes = Changes(

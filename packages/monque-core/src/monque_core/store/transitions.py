@@ -1,11 +1,13 @@
 """Every way a job changes status, each as the filter and the update that do it.
 
-pending → processing (claim) → completed, failed, or pending again; nothing else changes one.
+pending → processing (claim) → completed, failed, or pending again. An operator cancels what is
+pending, and makes pending what failed or was cancelled. Nothing else changes one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from monque_core.jobs.job import JobStatus
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from monque_core.jobs.job import AnyJob
     from monque_core.store.handle import Document, Update
 
+CANCELLABLE: Final[Document] = {"$in": [JobStatus.PENDING]}
+RETRYABLE: Final[Document] = {"$in": [JobStatus.FAILED, JobStatus.CANCELLED]}
 CLAIM_ORDER: Final = [("priority", -1), ("nextRunAt", 1)]
 _CLAIM_FIELDS: Final = ("lockedAt", "claimedBy", "lastHeartbeat", "heartbeatInterval")
 _DROP_CLAIM: Final = dict.fromkeys(_CLAIM_FIELDS, "")
@@ -66,7 +70,7 @@ def claim(selection: Document, owner: Owner, token: ObjectId, now: datetime) -> 
     return Transition(
         {**selection, **due(now)},
         # A pipeline, for $inc would fail a whole batch on one null that another program stored.
-        [{"$set": {**_literal(_claimed(owner, token, now)), "claims": counted}}],
+        [{"$set": {**_literal(_claimed(owner, token, now)), "claimedAt": now, "claims": counted}}],
     )
 
 
@@ -166,6 +170,59 @@ def set_aside(job_id: object, reason: str, now: datetime) -> Transition:
             "$set": {"status": JobStatus.FAILED, "failReason": reason, "updatedAt": now},
             "$unset": _DROP_CLAIM,
         },
+    )
+
+
+def cancel(ids: Any, now: datetime) -> Transition:
+    """Take a job, or several, out of the queue: pending → cancelled."""
+    return Transition(
+        {"_id": ids, "status": CANCELLABLE, "claimedBy": None},
+        {"$set": {"status": JobStatus.CANCELLED, "updatedAt": now}},
+    )
+
+
+def retry(job_id: object, now: datetime, spread: timedelta = timedelta(0)) -> Transition:
+    """Give a job all its attempts again, now or soon: failed, cancelled → pending."""
+    later = {"$multiply": [{"$rand": {}}, spread // timedelta(milliseconds=1)]}
+    return Transition(
+        {"_id": job_id, "status": RETRYABLE},
+        [
+            {
+                "$set": {
+                    "status": JobStatus.PENDING,
+                    "nextRunAt": {"$add": [now, later]},
+                    "failCount": 0,
+                    "updatedAt": now,
+                }
+            },
+            {"$unset": ["claims", "failReason", *_DROP_CLAIM_AND_TOKEN]},
+        ],
+    )
+
+
+def retried(job: AnyJob, now: datetime) -> AnyJob:
+    """Give a job as `retry` leaves it."""
+    return replace(
+        job,
+        status=JobStatus.PENDING,
+        next_run_at=now,
+        updated_at=now,
+        fail_count=0,
+        fail_reason=None,
+        claims=0,
+        locked_at=None,
+        claimed_by=None,
+        last_heartbeat=None,
+        heartbeat_interval=None,
+        claim_token=None,
+    )
+
+
+def reschedule(job_id: object, run_at: datetime, now: datetime) -> Transition:
+    """Move a job in time: pending → pending."""
+    return Transition(
+        {"_id": job_id, "status": CANCELLABLE, "claimedBy": None},
+        {"$set": {"nextRunAt": run_at, "updatedAt": now}},
     )
 
 

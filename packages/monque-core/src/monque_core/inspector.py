@@ -1,0 +1,155 @@
+"""Looking at jobs."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+
+from monque_core.jobs.cursor import Cursor
+from monque_core.jobs.rules import check_id, check_name, check_whole_number
+from monque_core.jobs.selector import JobSelector, check_selector
+from monque_core.jobs.views import JobPage, QueueStats, QueueView, QueueWorker
+from monque_core.store.listing import Order, SortName
+from monque_core.store.selection import selected
+
+if TYPE_CHECKING:
+    from bson import ObjectId
+
+    from monque_core.jobs.job import AnyJob
+    from monque_core.jobs.selector import Statuses
+    from monque_core.options import Options
+    from monque_core.scheduler.workers import Worker, Workers
+    from monque_core.store.statistics import Figures
+    from monque_core.store.store import Store
+
+_NEWEST_FIRST = Order("created_at", descending=True)
+
+
+class Inspector(ABC):
+    """The part of `Monque` that reads the collection and changes nothing."""
+
+    _options: Options
+    _store: Store
+    _workers: Workers
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._figures: dict[str | None, tuple[float, Figures]] = {}
+
+    @abstractmethod
+    async def initialize(self) -> None:
+        """Make the collection ready for jobs."""
+
+    @abstractmethod
+    def _running(self, name: str) -> int:
+        """Tell how many jobs of a name run here."""
+
+    async def get_job(self, job_id: ObjectId | str) -> AnyJob | None:
+        """Read one job by its id, an `ObjectId` or its text; None if there is none."""
+        wanted = check_id(job_id)
+        await self.initialize()
+        return await self._store.listing.get(wanted)
+
+    async def get_jobs(
+        self,
+        *,
+        name: str | None = None,
+        status: Statuses | None = None,
+        limit: int = 100,
+        skip: int = 0,
+    ) -> list[AnyJob]:
+        """Read jobs, the newest first, of a name or status if these are given."""
+        chosen = self._selected(JobSelector(name, status))
+        check_whole_number(limit, field="limit", least=1)
+        check_whole_number(skip, field="skip", least=0)
+        await self.initialize()
+        return await self._store.listing.find(chosen, _NEWEST_FIRST, limit, skip)
+
+    async def get_jobs_with_cursor(
+        self,
+        *,
+        cursor: str | None = None,
+        limit: int = 50,
+        direction: Literal["forward", "backward"] = "forward",
+        filter: JobSelector | None = None,
+        sort: str = "-created_at",
+    ) -> JobPage:
+        """Read a page of jobs: the first one, or the one after or before that of a cursor.
+
+        Pages hold still while jobs are added and change. `sort` is `created_at`, `updated_at` or
+        `next_run_at`, with a minus for the latest first; only the first of them is quick on a
+        collection of any size.
+        """
+        order = _order(sort)
+        if direction not in {"forward", "backward"}:
+            raise ValueError(f"direction={direction!r} must be 'forward' or 'backward'")
+        check_whole_number(limit, field="limit", least=1)
+        selector = JobSelector() if filter is None else check_selector(filter)
+        list_id = f"{sort} {selector.identity}"
+        known = None if cursor is None else Cursor.decode(cursor, list_id)
+        chosen = self._selected(selector)
+        await self.initialize()
+        listing = self._store.listing
+        if known is None or direction == "forward":
+            page = await listing.page_after(chosen, order, known, limit)
+        else:
+            page = await listing.page_before(chosen, order, known, limit)
+        place = None if page.cursor is None else page.cursor.encode(list_id)
+        return JobPage(page.jobs, place, page.has_next, page.has_previous)
+
+    async def get_schedules(self, name: str | None = None) -> list[AnyJob]:
+        """Read the recurring jobs, of all names or one, in the order of their names."""
+        if name is not None:
+            check_name(name)
+        await self.initialize()
+        return await self._store.listing.schedules(name)
+
+    async def get_queue_stats(self, name: str | None = None) -> QueueStats:
+        """Count the jobs in each status, of all names or one; kept for `stats_cache_ttl`."""
+        if name is not None:
+            check_name(name)
+        return (await self._counted(name)).total
+
+    async def get_queue_view_summaries(self) -> list[QueueView]:
+        """Tell of every name that is stored or has a worker here; kept for `stats_cache_ttl`."""
+        stored = (await self._counted(None)).by_name
+        workers = {worker.name: worker for worker in self._workers}
+        return [
+            QueueView(
+                name,
+                stored.get(name, QueueStats()),
+                name in stored,
+                self._worker_view(workers.get(name)),
+            )
+            for name in sorted(stored.keys() | workers.keys())
+        ]
+
+    def _worker_view(self, worker: Worker | None) -> QueueWorker | None:
+        if worker is None:
+            return None
+        return QueueWorker(worker.concurrency, self._running(worker.name), worker.timeout)
+
+    def _selected(self, selector: JobSelector) -> dict[str, Any]:
+        return selected(selector, self._options.clock.now())
+
+    async def _counted(self, name: str | None) -> Figures:
+        now = time.monotonic()
+        self._figures = {key: each for key, each in self._figures.items() if each[0] > now}
+        kept = self._figures.get(name)
+        if kept is not None:
+            return kept[1]
+        await self.initialize()
+        figures = await self._store.statistics.count(name)
+        ttl = self._options.stats_cache_ttl.total_seconds()
+        if ttl:
+            self._figures[name] = (time.monotonic() + ttl, figures)
+        return figures
+
+
+def _order(sort: str) -> Order:
+    by = str(sort).removeprefix("-")
+    if by not in get_args(SortName):
+        known = ", ".join(get_args(SortName))
+        raise ValueError(f"sort={sort!r} must be one of {known}, with or without a leading minus")
+    return Order(cast("SortName", by), descending=sort.startswith("-"))

@@ -1,0 +1,177 @@
+"""Reading jobs, one by one and page by page."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from monque_core.errors import InvalidJobError
+from monque_core.jobs.cursor import Cursor, Place
+from monque_core.jobs.job import JobStatus
+from monque_core.store.documents import to_job
+from monque_core.store.indexes import RECURRING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bson import ObjectId
+
+    from monque_core.jobs.job import AnyJob
+    from monque_core.store.handle import Collection, Document
+
+SortName: TypeAlias = Literal["created_at", "updated_at", "next_run_at"]
+
+# An id grows with the time it was made, and has an index of its own.
+_FIELDS: Final[dict[SortName, str]] = {
+    "created_at": "_id",
+    "updated_at": "updatedAt",
+    "next_run_at": "nextRunAt",
+}
+
+logger = logging.getLogger("monque")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The order of a list."""
+
+    by: SortName
+    descending: bool
+
+    @property
+    def reversed(self) -> Order:
+        """Give the same order from the other end."""
+        return Order(self.by, not self.descending)
+
+    @property
+    def keys(self) -> list[tuple[str, int]]:
+        """Give the fields and directions to sort by; the id decides between equals."""
+        direction = -1 if self.descending else 1
+        field = _FIELDS[self.by]
+        return [(field, direction)] if field == "_id" else [(field, direction), ("_id", direction)]
+
+    def place(self, document: Document) -> Place:
+        """Give the place of a document."""
+        return Place(document.get(_FIELDS[self.by]), document["_id"])
+
+    @property
+    def sortable(self) -> Document:
+        """Match what has a place in this order: values of other types compare with nothing."""
+        ours: Document = {"_id": {"$type": "objectId"}}
+        field = _FIELDS[self.by]
+        if field == "_id":
+            return ours
+        return {**ours, "$or": [{field: {"$type": "date"}}, {field: None}]}
+
+    def from_(self, place: Place) -> Document:
+        """Match a place and what comes after it."""
+        return {"$or": [self.beyond(place), {"_id": {"$eq": place.id}}]}
+
+    def beyond(self, place: Place) -> Document:
+        """Match what comes after a place."""
+        later = "$lt" if self.descending else "$gt"
+        field = _FIELDS[self.by]
+        if field == "_id":
+            return {"_id": {later: place.id}}
+        among_equals = {field: {"$eq": place.value}, "_id": {later: place.id}}
+        if place.value is None:
+            # Nothing sorts before what is missing, and comparing with it would match nothing.
+            return {"$or": [among_equals] + ([] if self.descending else [{field: {"$ne": None}}])}
+        missing = [{field: None}] if self.descending else []
+        return {"$or": [{field: {later: place.value}}, among_equals, *missing]}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Jobs that follow each other in an order, their places, and what is beyond them."""
+
+    jobs: list[AnyJob]
+    cursor: Cursor | None
+    has_next: bool
+    has_previous: bool
+
+
+class Listing:
+    """The jobs collection as a list to look at."""
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+
+    async def get(self, job_id: ObjectId) -> AnyJob | None:
+        """Read one job."""
+        document = await self._collection.find_one({"_id": job_id})
+        return None if document is None else to_job(document)
+
+    async def find(self, chosen: Document, order: Order, limit: int, skip: int) -> list[AnyJob]:
+        """Read the chosen jobs in order."""
+        documents = await self._collection.find(chosen, sort=order.keys, limit=limit, skip=skip)
+        return _readable(documents)
+
+    async def page_after(
+        self, chosen: Document, order: Order, cursor: Cursor | None, limit: int
+    ) -> Page:
+        """Read what comes after the page of a cursor, or the first page."""
+        beyond: Document = {}
+        if cursor is not None:
+            is_begin = cursor.edge == "begin"
+            beyond = order.from_(cursor.first) if is_begin else order.beyond(cursor.last)
+        documents, has_next = await self._stretch(chosen, order, beyond, limit)
+        if not documents:
+            if cursor is None:
+                return Page([], None, has_next=False, has_previous=False)
+            at_end = Cursor(cursor.last, cursor.last, "end")
+            before = order.reversed.from_(cursor.last)
+            return Page([], at_end, False, await self._exists(chosen, order, before))
+        page = Cursor(order.place(documents[0]), order.place(documents[-1]))
+        before = order.reversed.beyond(page.first)
+        has_previous = await self._exists(chosen, order, before)
+        return Page(_readable(documents), page, has_next, has_previous)
+
+    async def page_before(self, chosen: Document, order: Order, cursor: Cursor, limit: int) -> Page:
+        """Read what comes before the page of a cursor."""
+        backwards = order.reversed
+        is_end = cursor.edge == "end"
+        beyond = backwards.from_(cursor.last) if is_end else backwards.beyond(cursor.first)
+        documents, has_previous = await self._stretch(chosen, backwards, beyond, limit)
+        if not documents:
+            at_begin = Cursor(cursor.first, cursor.first, "begin")
+            after = order.from_(cursor.first)
+            return Page([], at_begin, await self._exists(chosen, order, after), False)
+        documents.reverse()
+        page = Cursor(order.place(documents[0]), order.place(documents[-1]))
+        has_next = await self._exists(chosen, order, order.beyond(page.last))
+        return Page(_readable(documents), page, has_next, has_previous)
+
+    async def _stretch(
+        self, chosen: Document, order: Order, beyond: Document, limit: int
+    ) -> tuple[list[Document], bool]:
+        """Read the chosen jobs beyond a place, and tell whether there are more."""
+        condition = {"$and": [chosen, order.sortable, beyond]}
+        documents = await self._collection.find(condition, sort=order.keys, limit=limit + 1)
+        return documents[:limit], len(documents) > limit
+
+    async def _exists(self, chosen: Document, order: Order, beyond: Document) -> bool:
+        """Tell whether any chosen job is beyond a place."""
+        condition = {"$and": [chosen, order.sortable, beyond]}
+        found = await self._collection.find_one(condition, projection={"_id": 1}, sort=order.keys)
+        return found is not None
+
+    async def schedules(self, name: str | None) -> list[AnyJob]:
+        """Read the recurring jobs, of one name or all."""
+        chosen: Document = {} if name is None else {"name": name}
+        documents = await self._collection.find(
+            {**RECURRING, **chosen, "status": {"$in": list(JobStatus.ACTIVE)}},
+            sort=[("name", 1)],
+        )
+        return _readable(documents)
+
+
+def _readable(documents: Sequence[Document]) -> list[AnyJob]:
+    jobs = []
+    for document in documents:
+        try:
+            jobs.append(to_job(document))
+        except InvalidJobError as error:
+            logger.warning("the document %s is left out: %s", document["_id"], error)
+    return jobs

@@ -1,0 +1,31 @@
+"""What a selector means to MongoDB."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from monque_core.jobs.selector import JobSelector
+    from monque_core.store.handle import Document
+
+
+def selected(selector: JobSelector, now: datetime) -> Document:
+    """Match the jobs that a selector chooses."""
+    chosen: Document = {}
+    if selector.name is not None:
+        chosen["name"] = selector.name
+    if selector.statuses is not None:
+        chosen["status"] = one_of(selector.statuses)
+    before, after = selector.created_before(now), selector.created_after(now)
+    created = {"$lt": before, "$gt": after}
+    if before is not None or after is not None:
+        chosen["createdAt"] = {operator: at for operator, at in created.items() if at is not None}
+    return chosen
+
+
+def one_of(values: Sequence[object]) -> Any:
+    """Match any of some values, with the plainest condition there is."""
+    return values[0] if len(values) == 1 else {"$in": list(values)}

@@ -1,0 +1,150 @@
+"""The `monque` command, run as a user runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from tests.support.tally import Tally
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+COMMAND = (
+    *(sys.executable, "-W", "error", "-W", "ignore::ResourceWarning"),
+    *("-m", "monque_core.cli"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Give what it printed, as JSON."""
+        assert self.code == 0, self
+        return json.loads(self.out)
+
+
+class CommandLine:
+    """A shell with these variables, in a directory."""
+
+    def __init__(self, directory: Path, **variables: str) -> None:
+        self.directory = directory
+        self.environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("MONQUE_")
+        } | {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", **variables}
+
+    async def __call__(self, *arguments: str, typed: str = "", **variables: str) -> Ended:
+        """Run a command to its end; nothing it does may show a traceback or colours."""
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            *arguments,
+            cwd=self.directory,
+            env=self.environment | variables,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            out, err = await process.communicate(typed.encode())
+        finally:
+            if process.returncode is None:
+                process.kill()
+        assert process.returncode is not None
+        ended = Ended(process.returncode, out.decode(), err.decode())
+        assert "Traceback" not in ended.err, ended.err
+        assert "\x1b" not in ended.out + ended.err
+        return ended
+
+    def start(self, *arguments: str, **variables: str) -> Running:
+        """Give a command that goes on until it is told to end, for an `async with` block."""
+        return Running(self, arguments, self.environment | variables)
+
+
+class Running:
+    """A command that runs; it ends at the latest with its block."""
+
+    def __init__(
+        self, shell: CommandLine, arguments: tuple[str, ...], environment: dict[str, str]
+    ) -> None:
+        self.lines: Tally[str] = Tally()
+        """What it and its children wrote, to stdout and stderr."""
+        self._shell = shell
+        self._arguments = arguments
+        self._environment = environment
+        self._process: asyncio.subprocess.Process | None = None
+        self._reader: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._process = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            *self._arguments,
+            cwd=self._shell.directory,
+            env=self._environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self._reader = asyncio.create_task(self._read(self._process))
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.process.returncode is None:
+            # Its children end by themselves when it is gone.
+            self.process.kill()
+        await self.end()
+
+    @property
+    def process(self) -> asyncio.subprocess.Process:
+        """Give the process."""
+        assert self._process is not None, "it is started by its `async with` block"
+        return self._process
+
+    @property
+    def output(self) -> str:
+        """Give everything it wrote so far."""
+        return "".join(self.lines)
+
+    def told(self, pattern: str) -> list[str]:
+        """Give all it wrote that matches: the group of the pattern."""
+        return re.findall(pattern, self.output)
+
+    async def hear(self, pattern: str, count: int = 1, seconds: float = 40) -> list[str]:
+        """Wait until it has written so many times what matches, and give all of that."""
+        await self.lines.wait_until(lambda: len(self.told(pattern)) >= count, seconds)
+        return self.told(pattern)
+
+    def signal(self, number: int = signal.SIGTERM) -> None:
+        """Send it a signal."""
+        self.process.send_signal(number)
+
+    async def end(self) -> int:
+        """Wait until it has ended, and all that it started; give its exit code."""
+        assert self._reader is not None
+        exit_code = await self.process.wait()
+        await self._reader
+        return exit_code
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        async for line in process.stdout:
+            self.lines.add(line.decode())

@@ -1,0 +1,35 @@
+"""What threads have noted so far, and a way for another to wait for more of it."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+
+class Record(list[T], Generic[T]):
+    """A list to which any thread adds; a `Tally` for tests without an event loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._grown = threading.Condition()
+
+    def add(self, item: T) -> None:
+        with self._grown:
+            self.append(item)
+            self._grown.notify_all()
+
+    def reach(self, count: int, seconds: float = 20) -> None:
+        """Wait until there are so many."""
+        self.wait_until(lambda: len(self) >= count, seconds)
+
+    def wait_until(self, is_enough: Callable[[], bool], seconds: float = 20) -> None:
+        """Wait until what there is meets a condition."""
+        with self._grown:
+            assert self._grown.wait_for(is_enough, seconds), (
+                f"after {seconds} s there are {len(self)}: {self[:10]}"
+            )
