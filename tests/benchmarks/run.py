@@ -17,7 +17,7 @@ import pymongo
 from pymongo import AsyncMongoClient
 
 from monque_core import LocalMongo
-from tests.benchmarks import drain, intake, pickup
+from tests.benchmarks import blocking, drain, intake, pickup
 from tests.benchmarks.measure import Measure
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ async def _round(
     readings += [(_RATE, name, reading) for name, reading in drained.items()]
     stored = await intake.measure(db, scaled(400), scaled(10_000))
     readings += [(_RATE, name, reading) for name, reading in stored.items()]
+    blocked = await asyncio.to_thread(blocking.measure, uri, db.name, scaled(400))
+    readings += [(_RATE, name, reading) for name, reading in blocked.items()]
     picked_up = await pickup.measure(db, uri, scaled(150))
     readings += [(_TIME, name, reading) for name, reading in picked_up.items()]
     return readings

@@ -43,6 +43,7 @@ def test_a_small_run_prints_a_table_and_writes_json(tmp_path: Path) -> None:
         "drain, concurrency 100",
         "enqueue, one by one",
         "enqueue_many",
+        "SyncMonque.enqueue, one by one",
         "pick-up from here p50",
         "pick-up from another process p99",
     }

@@ -1,0 +1,72 @@
+"""What every test without asyncio has, and is held to."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+from pymongo import MongoClient
+
+from monque_core import LocalMongo, SyncMonque
+from tests.support.aside import Aside
+from tests.support.patience import wait_until
+from tests.support.threads import monque_threads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pymongo.database import Database
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind() -> Iterator[None]:
+    """Demand that a test ends without threads that it did not begin with."""
+    before = monque_threads()
+    yield
+    # A thread that was told to go may need a moment.
+    wait_until(lambda: not monque_threads() - before, seconds=5)
+
+
+@pytest.fixture
+def monque(blocking_db: Database[dict[str, Any]]) -> Iterator[SyncMonque]:
+    """Give a SyncMonque on the test's database; it is stopped at the end."""
+    monque = SyncMonque(blocking_db)
+    yield monque
+    Aside(lambda: monque.stop(timeout=5)).result()
+
+
+@pytest.fixture
+def absent_db() -> Iterator[Database[dict[str, Any]]]:
+    """Give a database on a server that is not there."""
+    with socket.socket() as taken:
+        # Bound and not listening: nobody answers, and nobody else can take the port.
+        taken.bind(("127.0.0.1", 0))
+        host, port = taken.getsockname()
+        with MongoClient[dict[str, Any]](host, port, serverSelectionTimeoutMS=100) as client:
+            yield client["absent"]
+
+
+@pytest.fixture(scope="session")
+def _standalone_uri() -> Iterator[str]:
+    with LocalMongo(standalone=True) as mongo:
+        yield mongo.uri
+
+
+@pytest.fixture
+def standalone_db(_standalone_uri: str) -> Iterator[Database[dict[str, Any]]]:
+    """Give a fresh database on a server without change streams."""
+    with MongoClient[dict[str, Any]](_standalone_uri) as client:
+        name = f"test_{uuid4().hex}"
+        yield client[name]
+        client.drop_database(name)
+
+
+@pytest.fixture
+def python_signals() -> Iterator[None]:
+    """Give SIGINT the meaning it has in a program: KeyboardInterrupt."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
