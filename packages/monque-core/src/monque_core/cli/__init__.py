@@ -1,0 +1,1 @@
+"""The `monque` command: one module per group of commands. Needs the extra `cli`."""

@@ -1,0 +1,70 @@
+"""The commands, put together."""
+
+import importlib.metadata
+from typing import Annotated
+
+import typer
+
+from monque_core.cli import doctor, jobs, local, schedules, stats, top, worker
+from monque_core.cli.connection import Settings
+from monque_core.cli.examples import examples
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:  # as typer calls it
+    if wanted:
+        try:
+            version = importlib.metadata.version("monque-core")
+        except importlib.metadata.PackageNotFoundError:
+            version = "of a source tree that is not installed"
+        typer.echo(f"monque {version}")
+        raise typer.Exit
+
+
+@app.callback(
+    epilog=examples(
+        "export MONQUE_URI='mongodb://localhost/shop?replicaSet=rs0'",
+        "monque worker shop.jobs:monque --processes 4",
+        "monque jobs list --status failed",
+        "monque top",
+        heading="Begin with",
+    )
+)
+def begin(
+    context: typer.Context,
+    uri: Annotated[
+        str | None,
+        typer.Option(
+            envvar="MONQUE_URI", show_envvar=True, help="The connection string of MongoDB."
+        ),
+    ] = None,
+    database: Annotated[
+        str | None,
+        typer.Option(envvar="MONQUE_DATABASE", help="The database; by default that of the URI."),
+    ] = None,
+    collection: Annotated[
+        str, typer.Option(envvar="MONQUE_COLLECTION", help="The collection that holds the jobs.")
+    ] = "monque_jobs",
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Tell the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Run, watch and manage jobs that live in MongoDB.
+
+    Exit codes: 0 done, 1 not found or refused, 2 wrong usage, 3 no connection to MongoDB.
+    """
+    context.obj = Settings(uri, database, collection)
+
+
+app.add_typer(jobs.app, name="jobs")
+for module in (worker, schedules, stats, top, doctor, local):
+    module.add_to(app)

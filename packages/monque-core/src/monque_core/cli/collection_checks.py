@@ -1,0 +1,216 @@
+"""What `monque doctor` asks about the jobs and their indexes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from monque_core.cli.findings import OK, PROBLEM, WARNING, Finding, check
+from monque_core.cli.schedules import UNCLAIMED_AFTER
+from monque_core.cli.times import brief, shown
+from monque_core.jobs.job import JobStatus
+from monque_core.options import Options
+from monque_core.store.indexes import PENDING, PROCESSING, RECURRING, job_indexes
+from monque_core.store.staleness import stale
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from monque_core.cli.findings import Check, Database
+
+_OURS = "monque_py_"
+_UNUSED_FOR = timedelta(days=7)
+_MANY_INTERRUPTIONS = 2
+_MOST_NAMES = 5
+_LONGEST_MS = 30_000
+_CREATE_INDEXES = "start a worker, or call initialize() of a Monque on this collection once"
+
+
+async def _now(db: Database) -> datetime:
+    server: datetime = (await db.command("hello"))["localTime"]
+    return server.astimezone(UTC)
+
+
+@check("indexes")
+async def check_indexes(db: Database, collection: str) -> list[Finding]:
+    """Ask whether all indexes are there, as they should be."""
+    if collection not in await db.list_collection_names(filter={"name": collection}):
+        message = f"there is no collection {collection!r} in {db.name!r} yet"
+        return [Finding(WARNING, "indexes", message, "check --database and --collection")]
+    stored = {index["name"]: dict(index) async for index in await db[collection].list_indexes()}
+    findings = []
+    for wanted in (index.document for index in job_indexes(retention=False)):
+        name = wanted["name"]
+        found = stored.get(name)
+        if found is None:
+            findings.append(Finding(PROBLEM, "indexes", f"{name} is missing", _CREATE_INDEXES))
+        elif _shape(found) != _shape(wanted):
+            advice = f"drop it, then {_CREATE_INDEXES}"
+            findings.append(Finding(PROBLEM, "indexes", f"{name} has another shape", advice))
+    if findings:
+        return findings
+    ours = sum(name.startswith(_OURS) for name in stored)
+    return [Finding(OK, "indexes", f"all {ours} are there")]
+
+
+def _shape(index: dict[str, Any]) -> tuple[object, ...]:
+    return (
+        [*dict(index["key"]).items()],
+        bool(index.get("unique")),
+        index.get("partialFilterExpression"),
+    )
+
+
+@check("index use")
+async def check_index_use(db: Database, collection: str) -> list[Finding]:
+    """Ask whether every index is of use to somebody."""
+    if collection not in await db.list_collection_names(filter={"name": collection}):
+        return []
+    uses: dict[str, int] = {}
+    since: dict[str, datetime] = {}
+    # A cluster counts on every shard by itself.
+    async for row in await db[collection].aggregate([{"$indexStats": {}}]):
+        name, accesses = row["name"], row["accesses"]
+        uses[name] = uses.get(name, 0) + int(accesses["ops"])
+        since[name] = min(since.get(name, accesses["since"]), accesses["since"])
+    now = await _now(db)
+    findings = [
+        Finding(
+            WARNING,
+            "index use",
+            f"{name} was not used since {shown(since[name])}",
+            "every change of a job pays for it: drop it if nobody needs it",
+        )
+        for name, count in uses.items()
+        if not count
+        and not name.startswith(_OURS)
+        and name != "_id_"
+        and now - since[name].astimezone(UTC) > _UNUSED_FOR
+    ]
+    counts = ", ".join(
+        f"{name.removeprefix(_OURS)} {uses[name]}" for name in sorted(uses) if _OURS in name
+    )
+    return findings or [Finding(OK, "index use", counts or "not counted")]
+
+
+@check("instances")
+async def check_instances(db: Database, collection: str) -> list[Finding]:
+    """Ask whether anybody is there to run jobs."""
+    alive = await _living_instances(db, collection)
+    if alive:
+        return [Finding(OK, "instances", f"{alive} alive")]
+    advice = "start one: monque worker MODULE:ATTRIBUTE"
+    return [Finding(WARNING, "instances", "no worker is alive", advice)]
+
+
+async def _living_instances(db: Database, collection: str) -> int:
+    condition = {"_id": {"$regex": "^instance:"}, "$expr": {"$gt": ["$expiresAt", "$$NOW"]}}
+    return await db[f"{collection}_meta"].count_documents(condition)
+
+
+@check("stale jobs")
+async def check_stale_jobs(db: Database, collection: str) -> list[Finding]:
+    """Ask for jobs whose process died."""
+    intervals = await db[collection].distinct("heartbeatInterval", PROCESSING)
+    condition = stale(intervals, await _now(db), Options().lock_timeout)
+    count = await db[collection].count_documents(condition, maxTimeMS=_LONGEST_MS)
+    if not count:
+        return [Finding(OK, "stale jobs", "none")]
+    message = f"{count} job(s) are claimed by instances that are silent"
+    if await _living_instances(db, collection):
+        advice = "a live instance brings them back within a heartbeat; look again then"
+        return [Finding(WARNING, "stale jobs", message, advice)]
+    advice = "start a worker, which brings them back"
+    return [Finding(PROBLEM, "stale jobs", f"{message}, and nobody is alive", advice)]
+
+
+@check("poison jobs")
+async def check_poison_jobs(db: Database, collection: str) -> list[Finding]:
+    """Ask for jobs that kill the processes they run in."""
+    fails = {"$ifNull": ["$failCount", 0]}
+    running = {"$cond": [{"$eq": ["$status", JobStatus.PROCESSING]}, 1, 0]}
+    interruptions = {"$subtract": ["$claims", {"$add": [fails, running]}]}
+    suspects = await _names(
+        db,
+        collection,
+        {
+            "status": {"$in": list(JobStatus.ACTIVE)},
+            "claims": {"$gte": _MANY_INTERRUPTIONS},
+            "$expr": {"$gte": [interruptions, _MANY_INTERRUPTIONS]},
+        },
+    )
+    given_up = await _names(
+        db,
+        collection,
+        {"status": JobStatus.FAILED, "failReason": {"$regex": "^the process running this job"}},
+    )
+    advice = "look at them (monque jobs list --name NAME), and at what ends the process"
+    findings = []
+    if suspects:
+        message = f"interrupted {_MANY_INTERRUPTIONS} times or more: {_told(suspects)}"
+        findings.append(Finding(WARNING, "poison jobs", message, advice))
+    if given_up:
+        message = f"given up after ending their process again and again: {_told(given_up)}"
+        findings.append(Finding(PROBLEM, "poison jobs", message, advice))
+    return findings or [Finding(OK, "poison jobs", "none")]
+
+
+@check("overdue jobs")
+async def check_overdue_jobs(db: Database, collection: str) -> list[Finding]:
+    """Ask for jobs that nobody claims."""
+    limit = await _now(db) - UNCLAIMED_AFTER
+    overdue = await _names(
+        db,
+        collection,
+        {**PENDING, "nextRunAt": {"$lt": limit}, "repeatInterval": {"$not": {"$gt": ""}}},
+    )
+    if not overdue:
+        return [Finding(OK, "overdue jobs", "none")]
+    message = f"due for more than {brief(UNCLAIMED_AFTER)}: {_told(overdue)}"
+    advice = "start more workers; if one never shrinks, no worker has that name"
+    return [Finding(WARNING, "overdue jobs", message, advice)]
+
+
+@check("schedules")
+async def check_schedules(db: Database, collection: str) -> list[Finding]:
+    """Ask for schedules that nobody runs."""
+    limit = await _now(db) - UNCLAIMED_AFTER
+    condition = {**RECURRING, **PENDING, "nextRunAt": {"$lt": limit}}
+    unclaimed = await _names(db, collection, condition)
+    if not unclaimed:
+        active = {**RECURRING, "status": {"$in": list(JobStatus.ACTIVE)}}
+        count = await db[collection].count_documents(active, maxTimeMS=_LONGEST_MS)
+        return [Finding(OK, "schedules", f"{count}, each claimed when due")]
+    message = f"overdue, and nobody claims them: {_told(unclaimed)}"
+    advice = "start a worker that has the name, or monque unschedule NAME"
+    return [Finding(PROBLEM, "schedules", message, advice)]
+
+
+async def _names(db: Database, collection: str, condition: dict[str, Any]) -> dict[str, int]:
+    """Count the jobs that meet a condition, by name, the most first."""
+    pipeline = [
+        {"$match": condition},
+        {"$group": {"_id": "$name", "count": {"$sum": 1}}},
+        {"$sort": {"count": -1, "_id": 1}},
+    ]
+    return {
+        str(row["_id"]): row["count"]
+        async for row in await db[collection].aggregate(pipeline, maxTimeMS=_LONGEST_MS)
+    }
+
+
+def _told(counts: dict[str, int]) -> str:
+    told = [f"{name} ({count})" for name, count in [*counts.items()][:_MOST_NAMES]]
+    rest = len(counts) - len(told)
+    return ", ".join(told) + (f" and {rest} more names" if rest else "")
+
+
+COLLECTION_CHECKS: Final[Sequence[Check]] = (
+    check_indexes,
+    check_index_use,
+    check_instances,
+    check_stale_jobs,
+    check_poison_jobs,
+    check_overdue_jobs,
+    check_schedules,
+)

@@ -1,0 +1,235 @@
+"""`monque jobs`: look at jobs and change them."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from monque_core.cli import bulk, options
+from monque_core.cli.connection import Settings, connected, run
+from monque_core.cli.examples import examples
+from monque_core.cli.exit_codes import REFUSED
+from monque_core.cli.output import job_record, print_fields, print_json, print_table, say
+from monque_core.cli.times import shown
+from monque_core.jobs.job import AnyJob
+from monque_core.jobs.selector import JobSelector
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Look at jobs, and cancel, retry, move or delete them.",
+)
+
+Ids = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="ID", show_default=False, help="The ids of jobs."),
+]
+Everything = Annotated[bool, typer.Option("--all", help="All jobs there are.")]
+
+
+class Sort(StrEnum):
+    """The orders of a list."""
+
+    NEWEST = "-created_at"
+    OLDEST = "created_at"
+    UPDATED_LAST = "-updated_at"
+    UPDATED_FIRST = "updated_at"
+    DUE_LAST = "-next_run_at"
+    DUE_FIRST = "next_run_at"
+
+
+@app.command(
+    "list",
+    epilog=examples(
+        "monque jobs list --status failed --newer-than 1d",
+        "monque jobs list --name send-email --sort next_run_at --limit 10",
+        "monque jobs list --status failed --json | jq -r '.jobs[].id'",
+    ),
+)
+def list_jobs(
+    context: typer.Context,
+    name: options.Name = None,
+    status: options.Statuses = None,
+    older_than: options.OlderThan = None,
+    newer_than: options.NewerThan = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many at most.")] = 50,
+    sort: Annotated[
+        Sort,
+        typer.Option(
+            metavar="ORDER",
+            help="created_at, updated_at or next_run_at, with a minus for the latest first; "
+            "created_at is quick however many jobs there are.",
+        ),
+    ] = Sort.NEWEST,
+    cursor: Annotated[
+        str | None,
+        typer.Option(show_default=False, help="Go on after the page that gave this cursor."),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """List jobs, the newest first."""
+    chosen = options.selector(name, status, older_than, newer_than)
+    run(_list(Settings.of(context), chosen, limit, sort, cursor, as_json=as_json))
+
+
+async def _list(
+    settings: Settings,
+    chosen: JobSelector,
+    limit: int,
+    sort: Sort,
+    cursor: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    async with connected(settings) as connection:
+        page = await connection.monque.get_jobs_with_cursor(
+            cursor=cursor, limit=limit, filter=chosen, sort=sort.value
+        )
+    if as_json:
+        jobs = [job_record(job) for job in page.jobs]
+        print_json({"jobs": jobs, "cursor": page.cursor, "has_next": page.has_next})
+        return
+    if not page.jobs:
+        say("no job matches")
+        return
+    print_table(
+        ("ID", "NAME", "STATUS", "DUE", "CREATED", "FAILS"),
+        (
+            (
+                job.id,
+                job.name,
+                job.status,
+                shown(job.next_run_at),
+                shown(job.created_at),
+                job.fail_count,
+            )
+            for job in page.jobs
+        ),
+    )
+    if page.has_next:
+        say(f"there are more: add --cursor {page.cursor}")
+
+
+@app.command(epilog=examples("monque jobs show 66f2a1c5e4b0a1b2c3d4e5f6"))
+def show(
+    context: typer.Context,
+    job_id: Annotated[str, typer.Argument(metavar="ID", help="The id of a job.")],
+    as_json: options.Json = False,
+) -> None:
+    """Show everything about one job."""
+    job = run(_get(Settings.of(context), job_id))
+    if job is None:
+        say(f"there is no job {job_id}")
+        raise typer.Exit(REFUSED)
+    record = job_record(job)
+    if as_json:
+        print_json(record)
+        return
+    del record["deduplicated"]
+    print_fields(record.items())
+
+
+async def _get(settings: Settings, job_id: str) -> AnyJob | None:
+    async with connected(settings) as connection:
+        return await connection.monque.get_job(job_id)
+
+
+@app.command(
+    epilog=examples(
+        "monque jobs cancel 66f2a1c5e4b0a1b2c3d4e5f6",
+        "monque jobs cancel --name send-email --older-than 2d",
+    )
+)
+def cancel(
+    context: typer.Context,
+    ids: Ids = None,
+    name: options.Name = None,
+    status: options.Statuses = None,
+    older_than: options.OlderThan = None,
+    newer_than: options.NewerThan = None,
+    everything: Everything = False,
+    yes: options.Yes = False,
+    as_json: options.Json = False,
+) -> None:
+    """Cancel pending jobs, by their ids or all that the options choose."""
+    chosen = options.selector(name, status, older_than, newer_than)
+    choice = bulk.Choice.of(bulk.CANCEL, ids, chosen, everything=everything)
+    run(bulk.perform(Settings.of(context), bulk.CANCEL, choice, yes=yes, as_json=as_json))
+
+
+@app.command(
+    epilog=examples(
+        "monque jobs retry 66f2a1c5e4b0a1b2c3d4e5f6",
+        "monque jobs retry --status failed --newer-than 1h --yes",
+    )
+)
+def retry(
+    context: typer.Context,
+    ids: Ids = None,
+    name: options.Name = None,
+    status: options.Statuses = None,
+    older_than: options.OlderThan = None,
+    newer_than: options.NewerThan = None,
+    everything: Everything = False,
+    yes: options.Yes = False,
+    as_json: options.Json = False,
+) -> None:
+    """Make failed or cancelled jobs pending again, with all their attempts.
+
+    In bulk they become due over some seconds, not all at once, and one whose unique key is active
+    again is skipped.
+    """
+    chosen = options.selector(name, status, older_than, newer_than)
+    choice = bulk.Choice.of(bulk.RETRY, ids, chosen, everything=everything)
+    run(bulk.perform(Settings.of(context), bulk.RETRY, choice, yes=yes, as_json=as_json))
+
+
+@app.command(
+    epilog=examples(
+        "monque jobs reschedule 66f2a1c5e4b0a1b2c3d4e5f6 --run-at 2030-01-31T09:00Z",
+        "monque jobs reschedule --name send-email --delay 2h",
+    )
+)
+def reschedule(
+    context: typer.Context,
+    ids: Ids = None,
+    run_at: options.RunAt = None,
+    delay: options.Delay = None,
+    name: options.Name = None,
+    status: options.Statuses = None,
+    older_than: options.OlderThan = None,
+    newer_than: options.NewerThan = None,
+    everything: Everything = False,
+    yes: options.Yes = False,
+    as_json: options.Json = False,
+) -> None:
+    """Move pending jobs to another time; --run-at or --delay says to which."""
+    if (run_at is None) == (delay is None):
+        raise typer.BadParameter("give --run-at or --delay")
+    action = bulk.reschedule_to(run_at, delay)
+    chosen = options.selector(name, status, older_than, newer_than)
+    choice = bulk.Choice.of(action, ids, chosen, everything=everything)
+    run(bulk.perform(Settings.of(context), action, choice, yes=yes, as_json=as_json))
+
+
+@app.command(
+    epilog=examples(
+        "monque jobs delete 66f2a1c5e4b0a1b2c3d4e5f6",
+        "monque jobs delete --status completed --older-than 30d",
+    )
+)
+def delete(
+    context: typer.Context,
+    ids: Ids = None,
+    name: options.Name = None,
+    status: options.Statuses = None,
+    older_than: options.OlderThan = None,
+    newer_than: options.NewerThan = None,
+    everything: Everything = False,
+    yes: options.Yes = False,
+    as_json: options.Json = False,
+) -> None:
+    """Delete jobs in whatever status; a run that is under way is cancelled."""
+    chosen = options.selector(name, status, older_than, newer_than)
+    choice = bulk.Choice.of(bulk.DELETE, ids, chosen, everything=everything)
+    run(bulk.perform(Settings.of(context), bulk.DELETE, choice, yes=yes, as_json=as_json))

@@ -1,0 +1,54 @@
+"""The way in: run a command, and turn what went wrong into a message and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+from pymongo.errors import ConfigurationError, ConnectionFailure, PyMongoError
+
+from monque_core.cli.exit_codes import NO_CONNECTION, REFUSED, USAGE
+from monque_core.errors import (
+    AggregationTimeoutError,
+    JobStateError,
+    MonqueConnectionError,
+    MonqueError,
+)
+
+_NO_EXTRA = "the monque command needs typer and rich: pip install 'monque-core[cli]'"
+
+
+def main() -> NoReturn:
+    """Run the command line and exit."""
+    try:
+        from monque_core.cli.app import app  # noqa: PLC0415  # the extra may be missing
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in {"typer", "rich"}:
+            raise
+        sys.exit(_complain(_NO_EXTRA, USAGE))
+    try:
+        app(prog_name="monque")
+    except (MonqueError, PyMongoError) as error:
+        sys.exit(_complain(_short(error), _code(error)))
+    sys.exit(0)
+
+
+def _code(error: Exception) -> int:
+    match error:
+        case MonqueConnectionError() | ConnectionFailure():
+            return NO_CONNECTION
+        case JobStateError() | AggregationTimeoutError():
+            return REFUSED
+        case ConfigurationError() | MonqueError():
+            return USAGE
+    return REFUSED
+
+
+def _short(error: Exception) -> str:
+    """Leave out what the driver knows of the topology, which fills a screen."""
+    return str(error).partition(", Timeout: ")[0].partition(" (configured timeouts:")[0]
+
+
+def _complain(message: str, code: int) -> int:
+    sys.stderr.write(f"monque: {message}\n")
+    return code

@@ -1,0 +1,115 @@
+"""What commands print: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from monque_core.cli.exit_codes import REFUSED
+from monque_core.cli.payloads import plain
+from monque_core.jobs.job import JobStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from monque_core.jobs.job import AnyJob
+    from monque_core.jobs.views import QueueStats
+
+COLOURS = {
+    JobStatus.PENDING: "yellow",
+    JobStatus.PROCESSING: "cyan",
+    JobStatus.COMPLETED: "green",
+    JobStatus.FAILED: "red",
+    JobStatus.CANCELLED: "magenta",
+    "ok": "green",
+    "warning": "yellow",
+    "problem": "red",
+    "unclaimed": "red",
+}
+
+
+def print_json(value: object) -> None:
+    """Print one JSON document on one line."""
+    typer.echo(json.dumps(value, ensure_ascii=False))
+
+
+def say(message: str) -> None:
+    """Tell a person something that is no result."""
+    typer.echo(message, err=True)
+
+
+def ask(question: str) -> None:
+    """Have a question answered with yes, or refuse to go on."""
+    try:
+        if typer.confirm(question, err=True):
+            return
+        say("nothing was changed")
+    except typer.Abort:
+        say("\nnothing was changed; give --yes where nobody can answer")
+    raise typer.Exit(REFUSED)
+
+
+def job_record(job: AnyJob) -> dict[str, Any]:
+    """Give a job as JSON: ids and times as text, durations in seconds; what is unset is absent."""
+    record: dict[str, Any] = {}
+    for field in fields(job):
+        value = getattr(job, field.name)
+        if field.name == "data":
+            record["data"] = plain(value)
+        elif value is not None:
+            record[field.name] = _simple(value)
+    return record
+
+
+def stats_record(stats: QueueStats) -> dict[str, Any]:
+    """Give figures as JSON."""
+    average = stats.average_duration
+    return {
+        **{status: getattr(stats, status) for status in JobStatus.ALL},
+        "total": stats.total,
+        "average_duration": None if average is None else average.total_seconds(),
+    }
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print aligned columns; numbers to the right, known words in their colour on a terminal."""
+    rows = list(rows)
+    texts = [[*map(str, row)] for row in rows]
+    widths = [max(map(len, column)) for column in zip(headings, *texts, strict=True)]
+    typer.echo(_line(headings, widths, headings))
+    for row, text in zip(rows, texts, strict=True):
+        typer.echo(_line(text, widths, row))
+
+
+def print_fields(values: Iterable[tuple[str, object]]) -> None:
+    """Print one name and value per line."""
+    pairs = [(name, str(value)) for name, value in values]
+    width = max((len(name) for name, _ in pairs), default=0)
+    for name, value in pairs:
+        typer.echo(f"{name.ljust(width)}  {coloured(value)}")
+
+
+def coloured(word: str, text: str | None = None) -> str:
+    """Give a text in the colour of a word that has one."""
+    colour = COLOURS.get(word)
+    return typer.style(text or word, fg=colour) if colour else text or word
+
+
+def _line(texts: Sequence[str], widths: Sequence[int], values: Sequence[object]) -> str:
+    cells = []
+    for text, width, value in zip(texts, widths, values, strict=True):
+        padded = text.rjust(width) if isinstance(value, int | float) else text.ljust(width)
+        cells.append(coloured(text, padded))
+    return "  ".join(cells).rstrip()
+
+
+def _simple(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return value if isinstance(value, str | int | float) else str(value)

@@ -1,0 +1,110 @@
+"""Finding the Monque that `MODULE:ATTRIBUTE` names."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import sys
+import traceback
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from monque_core.errors import MonqueConnectionError, MonqueError
+from monque_core.monque import Monque
+from monque_core.sync.monque import SyncMonque
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AsyncExitStack
+
+AnyMonque: TypeAlias = Monque | SyncMonque
+_KINDS = (Monque, SyncMonque)
+_EXPECTED = "a Monque, a SyncMonque, or a function without arguments that gives one"
+
+
+class TargetError(MonqueError):
+    """What `MODULE:ATTRIBUTE` names cannot be run."""
+
+
+async def open_target(target: str, stack: AsyncExitStack) -> AnyMonque:
+    """Give the Monque that is named, or that the factory named gives.
+
+    A factory may be a coroutine function or a context manager; the latter is left with the stack.
+    """
+    found = _find(target)
+    if not isinstance(found, _KINDS) and callable(found):
+        try:
+            found = await _made_by(found, stack)
+        except MonqueConnectionError:
+            raise
+        except Exception as error:
+            raise TargetError(f"{target} raised an error:\n{_users_part(error)}") from error
+    if not isinstance(found, _KINDS):
+        raise TargetError(f"{target} is of type {type(found).__name__}: {_EXPECTED} is expected")
+    return found
+
+
+async def _made_by(factory: Callable[[], object], stack: AsyncExitStack) -> object:
+    made = factory()
+    if inspect.isawaitable(made):
+        made = await made
+    if isinstance(made, _KINDS):
+        return made
+    if isinstance(made, AbstractAsyncContextManager):
+        return await stack.enter_async_context(made)
+    if isinstance(made, AbstractContextManager):
+        return stack.enter_context(made)
+    return made
+
+
+def _find(target: str) -> object:
+    module_name, _, path = target.partition(":")
+    if not module_name or not path:
+        raise TargetError(
+            f"{target!r} names nothing: MODULE:ATTRIBUTE is expected, as in shop.jobs:monque"
+        )
+    found: object = _module(module_name)
+    for name in path.split("."):
+        try:
+            found = getattr(found, name)
+        except AttributeError:
+            close = difflib.get_close_matches(name, dir(found), n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise TargetError(f"{module_name} has no attribute {name!r}{hint}") from None
+    return found
+
+
+def _module(name: str) -> object:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            raise TargetError(
+                f"there is no module {error.name!r} in {here} or among what is installed"
+            ) from None
+        raise _broken(name, error) from error
+    except Exception as error:
+        raise _broken(name, error) from error
+
+
+def _broken(name: str, error: Exception) -> TargetError:
+    return TargetError(f"{name} cannot be imported:\n{_users_part(error)}")
+
+
+def _users_part(error: Exception) -> str:
+    """Give the traceback without the frames of this module and of the import machinery."""
+    report = traceback.TracebackException.from_exception(error)
+    report.stack = traceback.StackSummary.from_list(
+        [
+            frame
+            for frame in report.stack
+            if frame.filename not in {__file__, importlib.__file__}
+            and not frame.filename.startswith("<frozen importlib")
+        ]
+    )
+    return "".join(report.format()).rstrip()

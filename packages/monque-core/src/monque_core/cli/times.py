@@ -1,0 +1,92 @@
+"""Durations and points in time, as they are typed and shown."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import typer
+
+_UNITS = {
+    "ms": timedelta(milliseconds=1),
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+_SECONDS = re.compile(r"\d+(?:\.\d+)?")
+_DURATION = "a duration such as 90s, 15m, 1h30m or 7d"
+_INSTANT = "a time with its zone, such as 2030-01-31T09:00Z or 2030-01-31T09:00+01:00"
+
+
+def duration(text: str) -> timedelta:
+    """Read `1h30m` and the like; a number alone is seconds."""
+    try:
+        if _SECONDS.fullmatch(text):
+            return timedelta(seconds=float(text))
+        if not text or _PART.sub("", text):
+            raise typer.BadParameter(f"{text!r} is not {_DURATION}")
+        parts = (float(amount) * _UNITS[unit] for amount, unit in _PART.findall(text))
+        return sum(parts, timedelta())
+    except OverflowError:
+        raise typer.BadParameter(f"{text!r} is too long") from None
+
+
+def instant(text: str) -> datetime:
+    """Read a point in time, which must have a time zone."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not {_INSTANT}") from None
+    if found.tzinfo is None:
+        raise typer.BadParameter(f"{text!r} has no time zone: write {text}Z if it is UTC")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Age:
+    """How old something is: a duration, or the point in time that it goes back to."""
+
+    value: datetime | timedelta
+
+
+def age(text: str) -> Age:
+    """Read an age."""
+    if re.match(r"\d{4}-", text):
+        return Age(instant(text))
+    try:
+        return Age(duration(text))
+    except typer.BadParameter:
+        raise typer.BadParameter(f"{text!r} is neither {_DURATION}, nor {_INSTANT}") from None
+
+
+def shown(moment: datetime) -> str:
+    """Write a point in time so that it can be typed again."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def brief(length: timedelta) -> str:
+    """Write a duration with one or two units."""
+    seconds = abs(length.total_seconds())
+    if seconds < 1:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    for unit, size, smaller, smaller_size in (
+        ("d", 86400, "h", 3600),
+        ("h", 3600, "m", 60),
+        ("m", 60, "s", 1),
+    ):
+        if whole >= size:
+            rest = whole % size // smaller_size
+            return f"{whole // size}{unit}" + (f"{rest}{smaller}" if rest else "")
+    return f"{whole}s"
+
+
+def away(moment: datetime, now: datetime) -> str:
+    """Tell how far a point in time is from now."""
+    return f"in {brief(moment - now)}" if moment > now else f"{brief(now - moment)} ago"

@@ -1,0 +1,153 @@
+"""`monque top`: the queue as it works."""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from monque_core.cli.connection import Connection, Settings, connected, run
+from monque_core.cli.examples import examples
+from monque_core.cli.output import print_table
+from monque_core.cli.stats import stats_row
+from monque_core.cli.stopping import SIGNALS
+from monque_core.cli.times import brief
+from monque_core.jobs.job import AnyJob, JobStatus
+from monque_core.jobs.views import QueueStats, QueueView
+
+_MOST_RUNNING = 100
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog=examples("monque top", "monque top --interval 5", "monque top --once"))(top)
+
+
+def top(
+    context: typer.Context,
+    interval: Annotated[
+        float, typer.Option(min=0.1, max=3600, help="Seconds between two looks.")
+    ] = 2.0,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print one look and end, as without a terminal.")
+    ] = False,
+) -> None:
+    """Watch the queues, their throughput and the jobs that run; q or Ctrl-C ends."""
+    is_live = not once and sys.stdin.isatty() and sys.stdout.isatty()
+    run(_watch(Settings.of(context), interval) if is_live else _look_once(Settings.of(context)))
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at the collection has shown."""
+
+    views: list[QueueView]
+    total: QueueStats
+    running: list[AnyJob]
+    now: datetime
+    at: float
+    """Seconds of the monotonic clock."""
+
+    def rate_since(self, before: "Look | None", name: str | None = None) -> float | None:
+        """Give the completed jobs per second since another look, of a name or all."""
+        if before is None:
+            return None
+        # Retention may have deleted more jobs than were completed.
+        done = max(0, self._completed(name) - before._completed(name))
+        return done / (self.at - before.at)
+
+    def _completed(self, name: str | None) -> int:
+        if name is None:
+            return self.total.completed
+        return sum(view.stats.completed for view in self.views if view.name == name)
+
+
+async def look(connection: Connection) -> Look:
+    """Look at the collection."""
+    monque = connection.monque
+    views = await monque.get_queue_view_summaries()
+    total = await monque.get_queue_stats()
+    running = await monque.get_jobs(status=JobStatus.PROCESSING, limit=_MOST_RUNNING)
+    running.sort(key=_claimed)
+    return Look(views, total, running, connection.now(), time.monotonic())
+
+
+async def _look_once(settings: Settings) -> None:
+    async with connected(settings) as connection:
+        seen = await look(connection)
+    print_table(
+        ("NAME", *(status.upper() for status in JobStatus.ALL), "AVERAGE"),
+        [
+            *(stats_row(view.name, view.stats) for view in seen.views),
+            stats_row("total", seen.total),
+        ],
+    )
+    if seen.running:
+        typer.echo()
+        print_table(
+            ("RUNNING", "NAME", "FOR", "HEARD", "BY"),
+            (running_row(job, seen.now) for job in seen.running),
+        )
+
+
+def running_row(job: AnyJob, now: datetime) -> tuple[str, ...]:
+    """Give a job that runs as a row: since when, when its owner was last heard of, and who."""
+    heard = "" if job.last_heartbeat is None else f"{brief(now - job.last_heartbeat)} ago"
+    return (str(job.id), job.name, brief(now - _claimed(job)), heard, job.claimed_by or "")
+
+
+def _claimed(job: AnyJob) -> datetime:
+    return job.claimed_at or job.locked_at or job.updated_at
+
+
+async def _watch(settings: Settings, interval: float) -> None:
+    from monque_core.cli.screen import Screen  # noqa: PLC0415  # rich takes its time
+
+    before: Look | None = None
+    async with connected(settings) as connection:
+        seen = await look(connection)
+        with _quit_requests() as quit_requested, Screen() as screen:
+            while True:
+                screen.show(seen, before)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(quit_requested.wait(), interval)
+                    return
+                before, seen = seen, await look(connection)
+
+
+@contextmanager
+def _quit_requests() -> Iterator[asyncio.Event]:
+    """Give what is set by q, Ctrl-C or SIGTERM; keys are read one by one and not shown."""
+    requested = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    if sys.platform == "win32":
+        # Ctrl-C ends it there as it ends any program.
+        yield requested
+        return
+    import termios  # noqa: PLC0415  # not on Windows
+    import tty  # noqa: PLC0415  # not on Windows
+
+    def read_key() -> None:
+        keys = os.read(keyboard, 64)
+        if not keys or b"q" in keys.lower():
+            requested.set()
+
+    keyboard = sys.stdin.fileno()
+    before = termios.tcgetattr(keyboard)
+    tty.setcbreak(keyboard)
+    loop.add_reader(keyboard, read_key)
+    for number in SIGNALS:
+        loop.add_signal_handler(number, requested.set)
+    try:
+        yield requested
+    finally:
+        loop.remove_reader(keyboard)
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)

@@ -1,0 +1,200 @@
+"""The command as such: help, global options, exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from monque_core.cli.app import app
+from monque_core.cli.main import main
+from tests.support.command_line import Ended
+
+if TYPE_CHECKING:
+    from pymongo import AsyncMongoClient
+
+    from monque_core import Monque
+    from tests.support.command_line import CommandLine
+
+COMMANDS = [
+    "worker",
+    "enqueue",
+    "schedule",
+    "schedules",
+    "unschedule",
+    "stats",
+    "top",
+    "doctor",
+    "local",
+    "jobs list",
+    "jobs show",
+    "jobs cancel",
+    "jobs retry",
+    "jobs reschedule",
+    "jobs delete",
+]
+NOWHERE = "mongodb://127.0.0.1:1/shop?serverSelectionTimeoutMS=100"
+
+
+class TestHelp:
+    async def test_names_every_command_and_exit_code(self, monque: CommandLine) -> None:
+        told = await monque("--help")
+
+        assert told.code == 0
+        for command in {command.split()[0] for command in COMMANDS}:
+            assert f"\n  {command} " in told.out
+        assert "3 no connection" in told.out
+
+    @pytest.mark.parametrize("command", COMMANDS)
+    def test_of_each_command_has_examples_of_it(self, command: str) -> None:
+        told = CliRunner().invoke(app, [*command.split(), "--help"], prog_name="monque")
+
+        assert told.exit_code == 0
+        assert f"$ monque {command}" in told.output
+
+    async def test_the_version_is_told(self, monque: CommandLine) -> None:
+        told = await monque("--version")
+
+        assert told.code == 0
+        assert told.out.startswith("monque ")
+
+
+class TestUsage:
+    @pytest.mark.parametrize(
+        ("arguments", "expected"),
+        [
+            (["jbos"], "No such command 'jbos'"),
+            (["stats", "--nmae", "x"], "--nmae"),
+            (["jobs", "list", "--status", "failde"], "did you mean 'failed'?"),
+            (["jobs", "list", "--older-than", "soon"], "such as 90s, 15m, 1h30m or 7d"),
+            (["jobs", "list", "--newer-than", "2030-01-01T00:00"], "has no time zone"),
+            (["jobs", "list", "--name", ""], "is blank"),
+            (["jobs", "list", "--cursor", "made-up"], "begin again without one"),
+            (["jobs", "show", "7"], "24 hex digits"),
+            (["jobs", "cancel", "7"], "24 hex digits"),
+            (["jobs", "cancel"], "say which jobs to cancel"),
+            (["jobs", "cancel", "--status", "completed"], "only those that are pending"),
+            (["jobs", "delete", "a" * 24, "--name", "x"], "not both"),
+            (["jobs", "reschedule", "a" * 24], "give --run-at or --delay"),
+            (["enqueue", "a b"], "holds whitespace"),
+            (["enqueue", "x", "{to: 1}"], "is not JSON"),
+            (["enqueue", "x", '{"$oid": "1"}'], "is not JSON"),
+            (["enqueue", "x", "[" * 100_000], "is not JSON"),
+            (["enqueue", "x", "--delay", "9999999w"], "is too long"),
+            (["enqueue", "x", "1", "--delay", "-1s"], "--delay"),
+            (["enqueue", "x", "--delay", "1s", "--run-at", "2030-01-01T00:00Z"], "not both"),
+            (["schedule", "61 * * * *", "x"], "invalid cron expression '61 * * * *'"),
+            (["schedule", "* * * * *", "x", "--timezone", "Mars"], "Mars"),
+            (["top", "--interval", "0"], "--interval"),
+            (["local", "--replicas", "9"], "--replicas"),
+            (["worker", "shop:monque", "--processes", "0"], "--processes"),
+        ],
+    )
+    def test_a_mistake_is_told_and_ends_with_2(
+        self, arguments: list[str], expected: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        told = main_in_process([*arguments], monkeypatch)
+
+        assert told.code == 2, told
+        assert expected in told.err.replace("\n", " ")
+
+    async def test_without_a_uri(self, monque: CommandLine) -> None:
+        told = await monque("stats", MONQUE_URI="")
+
+        assert told.code == 2
+        assert "MONQUE_URI" in told.err
+        assert "monque local" in told.err
+
+    async def test_without_a_database(self, monque: CommandLine) -> None:
+        told = await monque("stats", MONQUE_DATABASE="")
+
+        assert told.code == 2
+        assert "--database" in told.err
+
+    @pytest.mark.parametrize("wrong", ["http://x/y", "mongodb://h/x?w=0", "mongodb://"])
+    async def test_a_uri_that_is_none(self, wrong: str, monque: CommandLine) -> None:
+        told = await monque("--uri", wrong, "stats")
+
+        assert told.code == 2, told
+        assert "URI" in told.err or "w=0 cannot be used" in told.err
+
+    async def test_without_the_extra_it_says_what_to_install(self, monque: CommandLine) -> None:
+        program = (
+            "import sys; sys.modules['typer'] = None; sys.argv = ['monque', 'stats']; "
+            "from monque_core.cli.main import main; main()"
+        )
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", program), stderr=asyncio.subprocess.PIPE
+        )
+        _, err = await process.communicate()
+
+        assert process.returncode == 2
+        assert err.decode().strip().endswith("pip install 'monque-core[cli]'")
+
+
+class TestNoConnection:
+    @pytest.mark.parametrize(
+        "arguments",
+        [["jobs", "list"], ["enqueue", "x"], ["doctor"]],
+        ids=" ".join,
+    )
+    async def test_ends_with_3_and_one_line(
+        self, arguments: list[str], monque: CommandLine
+    ) -> None:
+        told = await monque("--uri", NOWHERE, *arguments)
+
+        assert told.code == 3, told
+        assert told.out == ""
+        assert told.err.startswith("monque: ")
+        assert len(told.err.splitlines()) == 1
+        assert len(told.err) < 200
+
+
+class TestGlobalOptions:
+    async def test_options_go_before_variables(self, monque: CommandLine, queue: Monque) -> None:
+        await queue.enqueue("here", None)
+
+        seen = await monque("stats", "--json")
+        other_collection = await monque("--collection", "other", "stats", "--json")
+        other_database = await monque("--database", "nowhere", "stats", "--json")
+
+        assert seen.json["total"]["pending"] == 1
+        assert other_collection.json["total"]["total"] == 0
+        assert other_database.json["total"]["total"] == 0
+
+    async def test_the_database_may_be_in_the_uri(
+        self, monque: CommandLine, queue: Monque, uri: str, database_name: str
+    ) -> None:
+        await queue.enqueue("here", None)
+
+        seen = await monque(
+            "stats",
+            "--json",
+            MONQUE_DATABASE="",
+            MONQUE_URI=uri.replace("/?", f"/{database_name}?"),
+        )
+
+        assert seen.json["total"]["pending"] == 1
+
+    async def test_looking_creates_nothing(
+        self, monque: CommandLine, client: AsyncMongoClient[dict[str, Any]], database_name: str
+    ) -> None:
+        for command in (["jobs", "list"], ["stats"], ["doctor"]):
+            await monque(*command)
+
+        assert database_name not in await client.list_database_names()
+
+
+def main_in_process(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Ended:
+    """Run the command here, which is quick; nothing can be reached."""
+    monkeypatch.setattr(sys, "argv", ["monque", "--uri", NOWHERE, *arguments])
+    out, err = StringIO(), StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as end:
+        main()
+    assert isinstance(end.value.code, int)
+    return Ended(end.value.code, out.getvalue(), err.getvalue())

@@ -1,0 +1,68 @@
+"""Durations and points in time on the command line."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import typer
+
+from monque_core.cli import times
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("7d", timedelta(days=7)),
+        ("1h30m", timedelta(minutes=90)),
+        ("90", timedelta(seconds=90)),
+        ("0.5", timedelta(milliseconds=500)),
+        ("250ms", timedelta(milliseconds=250)),
+        ("1.5h", timedelta(minutes=90)),
+        ("2w", timedelta(days=14)),
+    ],
+)
+def test_a_duration_is_read(text: str, expected: timedelta) -> None:
+    assert times.duration(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "d", "7x", "7 d", "-1s", "1h30", "nan", "inf", "9" * 30])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        times.duration(text)
+
+
+@pytest.mark.parametrize("text", ["2026-01-01T12:00Z", "2026-01-01T13:00:00+01:00"])
+def test_a_time_is_read(text: str) -> None:
+    assert times.instant(text) == NOON
+    assert times.age(text).value == NOON
+
+
+@pytest.mark.parametrize("text", ["noon", "2026-01-01T12:00", "2026-13-01T12:00Z", "12:00Z"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        times.instant(text)
+
+
+@pytest.mark.parametrize(
+    ("length", "expected"),
+    [
+        (timedelta(milliseconds=12.4), "12ms"),
+        (timedelta(seconds=1.25), "1.2s"),
+        (timedelta(seconds=59.7), "1m"),
+        (timedelta(seconds=61), "1m1s"),
+        (timedelta(hours=1, minutes=30, seconds=9), "1h30m"),
+        (timedelta(days=3, hours=2), "3d2h"),
+        (timedelta(seconds=-20), "20s"),
+    ],
+)
+def test_a_duration_is_shown_briefly(length: timedelta, expected: str) -> None:
+    assert times.brief(length) == expected
+
+
+def test_a_time_is_shown_as_it_can_be_typed() -> None:
+    assert times.instant(times.shown(NOON)) == NOON
+    assert times.away(NOON + timedelta(hours=2), NOON) == "in 2h"
+    assert times.away(NOON - timedelta(minutes=2), NOON) == "2m ago"

@@ -1,0 +1,65 @@
+"""`monque top`, in a terminal and without one."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from monque_core import Job, Monque
+    from tests.support.command_line import CommandLine
+    from tests.support.terminal import Terminal
+
+
+@asynccontextmanager
+async def busy(queue: Monque) -> AsyncIterator[Job[None]]:
+    """Give a job that is running."""
+    started, may_end = asyncio.Event(), asyncio.Event()
+
+    @queue.worker("long")
+    async def run(_: object) -> None:
+        started.set()
+        await may_end.wait()
+
+    async with queue:
+        job = await queue.enqueue("long", None)
+        await started.wait()
+        yield job
+        may_end.set()
+
+
+@pytest.mark.parametrize("key", ["q", "\x03"], ids=["q", "Ctrl-C"])
+async def test_a_live_screen_that_a_key_ends(
+    key: str, queue: Monque, terminal: Callable[..., Terminal]
+) -> None:
+    async with busy(queue) as job:
+        await queue.enqueue_many("mail", range(3))
+        screen = terminal("top", "--interval", "0.2")
+        await asyncio.to_thread(screen.read_until, "0.0 jobs/s")
+        screen.type(key)
+        code = await asyncio.to_thread(screen.read_to_end)
+
+    assert code == 0, screen.output
+    assert "\x1b[?1049h" in screen.output
+    assert "\x1b[?1049l" in screen.output
+    for word in ("mail", "long", str(job.id), queue.scheduler_instance_id, "pending 3"):
+        assert word in screen.output
+
+
+async def test_one_plain_look_without_a_terminal(monque: CommandLine, queue: Monque) -> None:
+    async with busy(queue) as job:
+        told = await monque("top")
+
+    assert told.code == 0, told
+    assert [line.split()[0] for line in told.out.splitlines() if line] == [
+        "NAME",
+        "long",
+        "total",
+        "RUNNING",
+        str(job.id),
+    ]
