@@ -1,0 +1,114 @@
+"""Methods of a controller that are jobs."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
+
+from monque_di.enqueueing import send
+from monque_di.marks import ClassMarks, CronMark, JobMark, name_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Unpack
+
+    from monque_core import Job
+    from monque_di.enqueueing import EnqueueOptions, Queue
+
+D = TypeVar("D")
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+class JobMethod(Generic[S, D, R]):
+    """A method with `@job` or `@cron`: an ordinary method on an instance, a job on the class."""
+
+    def __init__(
+        self,
+        function: Callable[[S, Job[D]], R],
+        job: JobMark | None = None,
+        crons: tuple[CronMark, ...] = (),
+    ) -> None:
+        functools.update_wrapper(cast("Callable[..., object]", self), function)
+        self.function = function
+        self.job = job
+        self.crons = crons
+        self.attribute = getattr(function, "__name__", "handle")
+
+    @classmethod
+    def of(cls, target: Callable[[S, Job[D]], R] | JobMethod[S, D, R]) -> JobMethod[S, D, R]:
+        """Give a method that is not marked yet, or the marked one it is already."""
+        if isinstance(target, cls):
+            return target
+        if isinstance(target, (classmethod, staticmethod)):
+            raise TypeError(
+                f"{target.__qualname__} is a {type(target).__name__}: a job is a method of an "
+                "instance, (self, job)"
+            )
+        if not callable(target) or not hasattr(target, "__name__"):
+            raise TypeError(f"@job and @cron go on a class or a method, not on {target!r}")
+        if "." not in target.__qualname__:
+            raise TypeError(
+                f"{target.__qualname__} is a function of its own: @job and @cron go on classes "
+                "and their methods; the worker of a function is Monque.worker"
+            )
+        return cls(target)
+
+    def with_mark(self, mark: JobMark | CronMark) -> JobMethod[S, D, R]:
+        """Give the same method with a mark more."""
+        if isinstance(mark, CronMark):
+            return JobMethod(self.function, self.job, (mark, *self.crons))
+        if self.job is not None:
+            raise TypeError(f"{self.function.__qualname__} has two @job: a method has one name")
+        return JobMethod(self.function, mark, self.crons)
+
+    def __set_name__(self, owner: type[S], name: str) -> None:
+        self.attribute = name
+
+    @overload
+    def __get__(self, instance: None, owner: type[S]) -> ControllerJob[S, D, R]: ...
+
+    @overload
+    def __get__(self, instance: S, owner: type[S]) -> Callable[[Job[D]], R]: ...
+
+    def __get__(self, instance: S | None, owner: type[S]) -> Any:
+        if instance is None:
+            return ControllerJob(self, owner)
+        return self.function.__get__(instance, owner)
+
+
+class ControllerJob(Generic[S, D, R]):
+    """A job of a controller, as `Billing.charge` gives it."""
+
+    def __init__(self, method: JobMethod[S, D, R], owner: type[S]) -> None:
+        functools.update_wrapper(self, method.function)
+        self.method = method
+        self.owner = owner
+
+    @property
+    def name(self) -> str:
+        """Give the full name of the job."""
+        own_name = name_in(self.method.job, self.method.crons)
+        marks = ClassMarks.of(self.owner)
+        if own_name is None or marks is None or marks.controller is None:
+            raise TypeError(
+                f"{self.owner.__qualname__}.{self.method.attribute} is no job: it needs a name, "
+                "and its class needs @job_controller"
+            )
+        return marks.controller.full_name(own_name)
+
+    async def enqueue(self, queue: Queue, data: D, **options: Unpack[EnqueueOptions]) -> Job[D]:
+        """Store a job for this method; the options are those of `Monque.enqueue`."""
+        return await send(queue, self.name, data, options)
+
+    def __call__(self, instance: S, job: Job[D], *args: Any, **kwargs: Any) -> R:
+        """Call the method, as a function of the class."""
+        return self.function(instance, job, *args, **kwargs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (getattr, (self.owner, self.method.attribute))
+
+    @property
+    def function(self) -> Callable[[S, Job[D]], R]:
+        """Give the method as it was written."""
+        return self.method.function

@@ -1,0 +1,86 @@
+"""Running a job in a test, without MongoDB."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from bson import ObjectId
+
+from monque_core import Job, JobStatus
+from monque_di.discovery import Discovery
+from monque_di.errors import WiringError
+from monque_di.methods import ControllerJob
+from monque_di.registry import Registry
+from monque_di.tenant import unhindered
+from monque_di.workers import Workers, handle
+
+if TYPE_CHECKING:
+    from monque_di.catalogue import AnyContainer
+
+
+async def run_job(
+    container: AnyContainer, target: type | ControllerJob[Any, Any, Any], data: object = None
+) -> Any:
+    """Run one job of a class, or of a controller's method, in a scope of its own.
+
+    The class is built from the container as a worker would build it, overrides included. Gives
+    what the handler returns and raises what it raises; MongoDB is not needed.
+    """
+    owner, method = target, "handle"
+    if isinstance(target, ControllerJob):
+        owner, method = target.owner, target.method.attribute
+    discovery = Discovery([owner], None)
+    registry = Registry(discovery.classes)
+    declared = [job for job in registry.jobs if job.method == method]
+    workers = Workers(container, declared)
+    problems = [*discovery.problems, *registry.problems, *workers.problems]
+    if problems or not declared:
+        raise WiringError(problems or [_without_a_method(registry)])
+    await workers.build_singletons()
+    job = _job(declared[0].name, data)
+
+    async def call_handler() -> Any:
+        if declared[0].is_async:
+            return await handle(job)
+        result = await _in_a_thread(job)
+        return await result if inspect.isawaitable(result) else result
+
+    # A run has a context of its own, as it has in a worker.
+    return await asyncio.create_task(workers.around(job, call_handler), name="monque-run-job")
+
+
+def _without_a_method(registry: Registry) -> str:
+    methods = ", ".join(job.label for job in registry.jobs)
+    return f"{registry.jobs[0].owner.__qualname__} → is a controller: name its method, {methods}"
+
+
+async def _in_a_thread(job: Job[Any]) -> Any:
+    """Call the handler as a worker does: the scope stays open until the thread returns."""
+
+    def call() -> Any:
+        try:
+            return handle(job)
+        except StopIteration as error:
+            # A future refuses it, and would never be done.
+            raise RuntimeError("the handler raised StopIteration") from error
+
+    return await unhindered(asyncio.to_thread(call))
+
+
+def _job(name: str, data: object) -> Job[Any]:
+    """Give a job as it is in its first run."""
+    now = datetime.now(UTC)
+    return Job(
+        id=ObjectId(),
+        name=name,
+        data=data,
+        status=JobStatus.PROCESSING,
+        next_run_at=now,
+        created_at=now,
+        updated_at=now,
+        locked_at=now,
+        claims=1,
+    )
