@@ -4,14 +4,14 @@ ARGS ?=
 
 VENV := .venv
 RUN := $(VENV)/bin/python -m
-MEMBERS := $(patsubst %/pyproject.toml,%,$(wildcard packages/*/pyproject.toml))
 MANIFESTS := pyproject.toml $(wildcard packages/*/pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types bench clean
+.PHONY: help demo example test lint types bench clean
 
 help:
 	@echo "make demo    watch jobs flow through a MongoDB of your own, for about 20 seconds"
+	@echo "make example NAME=script   run one of examples/"
 	@echo "make test    run the tests; ARGS='tests/local -x' is handed to pytest"
 	@echo "make lint    check style, format and the direction of imports"
 	@echo "make types   check types with mypy and basedpyright"
@@ -23,6 +23,11 @@ help:
 demo: $(VENV)/.demo
 	$(RUN) monque_core.demo $(ARGS)
 
+example: $(VENV)/.dev
+	@test -n "$(NAME)" -a -d "examples/$(NAME)" || { \
+	  echo "name one: make example NAME=… of $(notdir $(patsubst %/,%,$(wildcard examples/*/)))" >&2; exit 2; }
+	$(RUN) examples.$(NAME) $(ARGS)
+
 test: $(VENV)/.dev
 	$(RUN) pytest -n $(TEST_WORKERS) --dist worksteal $(ARGS)
 
@@ -32,7 +37,7 @@ lint: $(VENV)/.dev
 	$(VENV)/bin/lint-imports
 
 types: $(VENV)/.dev
-	$(RUN) mypy packages/*/src tests
+	$(RUN) mypy packages/*/src tests examples
 	$(VENV)/bin/basedpyright
 
 bench: $(VENV)/.dev
@@ -41,7 +46,7 @@ bench: $(VENV)/.dev
 clean:
 	rm -rf $(VENV) .coverage .coverage.* htmlcov build dist packages/*/dist
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	find packages tests $(wildcard docs) -type d -name __pycache__ -prune -exec rm -rf {} +
+	find packages tests examples $(wildcard docs) -type d -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -58,6 +63,6 @@ $(VENV)/.demo: $(VENV)/.created $(MANIFESTS)
 
 $(VENV)/.dev: $(VENV)/.created $(MANIFESTS)
 	$(RUN) pip install --quiet --group dev \
-	  $(patsubst %,--editable %,$(filter-out packages/monque-core,$(MEMBERS))) \
-	  --editable "packages/monque-core[demo,local,motor]"
+	  --editable "packages/monque-core[cli,demo,local,motor,testing]" \
+	  --editable "packages/monque-di[beanie,mongoengine,motor]"
 	@touch $@ $(VENV)/.demo

@@ -78,7 +78,7 @@ def test_a_fragment_is_python(fragment: Block) -> None:
 
 def test_every_python_block_is_tested() -> None:
     written = sum(path.read_text(encoding="utf-8").count("\n```python") for path in page_paths())
-    tested = len(blocks("python", "python service", "python fragment"))
+    tested = len(blocks("python", "python service", "python fragment", "python tests"))
 
     assert written == tested
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import inspect
 import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -12,52 +13,69 @@ import pytest
 from bson import ObjectId, json_util
 
 import monque_core
-from monque_core import Job, JobStatus, Monque, MonqueOptions, errors, events
+import monque_di
+from monque_core import Job, JobStatus, Monque, MonqueOptions, SyncMonque, errors, events
 from monque_core.options import Options
 from monque_core.store.documents import to_document, to_job
 from monque_core.store.indexes import job_indexes, meta_indexes
+from monque_di import MonqueContainer, MonqueService
 from tests.support.pages import ROOT, Block, blocks, page_paths, page_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_DI = "docs/di/reference.md"
 _FROM_PYEE = {"on", "once", "off"}
 _RANDOM_OR_LIVE = {"scheduler_instance_id", "clock"}
 
 
-def _nodes() -> Iterator[ast.AST]:
+def _nodes(importing: str = "") -> Iterator[ast.AST]:
+    """Give the syntax of all programs, or of those that import a name."""
     for program in blocks("python", "python service"):
-        yield from ast.walk(ast.parse(program.code))
+        nodes = list(ast.walk(ast.parse(program.code)))
+        imported = {node.name for node in nodes if isinstance(node, ast.alias)}
+        if not importing or importing in imported:
+            yield from nodes
 
 
-def _imported_by_programs() -> set[str]:
+def _imported_by_programs(package: str) -> set[str]:
     return {
         alias.name
         for node in _nodes()
-        if isinstance(node, ast.ImportFrom) and node.module == "monque_core"
+        if isinstance(node, ast.ImportFrom) and node.module == package
         for alias in node.names
     }
 
 
-def _called_by_programs() -> set[str]:
+def _used_by_programs(variable: str, importing: str = "") -> set[str]:
+    """Give the attributes that programs use of what they call by this name."""
     return {
         node.attr
-        for node in _nodes()
+        for node in _nodes(importing)
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
-        and node.value.id == "monque"
+        and node.value.id == variable
     }
 
 
-def _public_members() -> set[str]:
+def _public_members(of: type) -> set[str]:
     defined = {
         name
-        for kind in Monque.__mro__
+        for kind in of.__mro__
         if kind.__module__.startswith("monque_core.")
         for name in vars(kind)
         if not name.startswith("_")
     }
     return defined | _FROM_PYEE
+
+
+def _members_of_the_service() -> list[str]:
+    return sorted(name for name in vars(MonqueService) if not name.startswith("_"))
+
+
+def _rows(text: str) -> list[str]:
+    """Give the names that begin the rows of tables."""
+    return re.findall(r"^\| `(\w+)`", text, re.MULTILINE)
 
 
 def _first_column(page: str) -> set[str]:
@@ -75,12 +93,17 @@ def _is_error(name: str) -> bool:
     "name", sorted(name for name in monque_core.__all__ if not _is_error(name))
 )
 def test_every_public_name_is_used_in_a_program(name: str) -> None:
-    assert name in _imported_by_programs()
+    assert name in _imported_by_programs("monque_core")
 
 
-@pytest.mark.parametrize("name", sorted(_public_members()))
+@pytest.mark.parametrize("name", sorted(_public_members(Monque)))
 def test_every_public_member_of_monque_is_used_in_a_program(name: str) -> None:
-    assert name in _called_by_programs()
+    assert name in _used_by_programs("monque", "Monque")
+
+
+@pytest.mark.parametrize("name", sorted(_public_members(SyncMonque)))
+def test_every_public_member_of_sync_monque_is_used_in_a_program(name: str) -> None:
+    assert name in _used_by_programs("monque", "SyncMonque")
 
 
 @pytest.mark.parametrize("name", sorted(monque_core.__all__))
@@ -90,6 +113,60 @@ def test_every_public_name_is_in_the_reference(name: str) -> None:
     assert f"`{name}" in page_text(page)
 
 
+@pytest.mark.parametrize("name", sorted(monque_di.__all__))
+def test_every_public_name_of_monque_di_is_in_its_reference(name: str) -> None:
+    assert f"`{name}`" in page_text(_DI)
+
+
+@pytest.mark.parametrize("name", sorted(monque_di.__all__))
+def test_every_public_name_of_monque_di_is_used_in_a_program(name: str) -> None:
+    assert name in _imported_by_programs("monque_di")
+
+
+@pytest.mark.parametrize("decorator", [monque_di.job, monque_di.cron])
+def test_the_reference_of_monque_di_lists_every_argument_and_no_other(decorator: Any) -> None:
+    section = _section(_DI, f"`{decorator.__name__}`")
+
+    assert _rows(section) == list(inspect.signature(decorator).parameters)
+
+
+def test_the_reference_of_monque_di_tells_the_signature_of_a_controller() -> None:
+    signature = inspect.signature(monque_di.job_controller)
+    untyped = signature.replace(
+        parameters=[
+            parameter.replace(annotation=inspect.Parameter.empty)
+            for parameter in signature.parameters.values()
+        ],
+        return_annotation=inspect.Signature.empty,
+    )
+
+    assert f"`@job_controller{untyped}`" in page_text(_DI)
+
+
+def test_the_reference_of_monque_di_lists_what_its_container_takes_and_provides() -> None:
+    section, _, options = _section(_DI, "`MonqueContainer`").partition("### Options")
+
+    assert _rows(section) == ["connection", "options", "jobs", "packages", "service", "monque"]
+    assert set(_rows(section)) <= set(MonqueContainer.providers)
+    assert _rows(options) == ["enabled", "process_jobs"]
+
+
+def test_the_reference_of_monque_di_lists_every_member_of_its_service_and_no_other() -> None:
+    section = _section(_DI, "`MonqueService`")
+    listed = [
+        name
+        for cell in re.findall(r"^\| (`[^|]*)", section, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", cell)
+    ]
+
+    assert sorted(listed) == _members_of_the_service()
+
+
+@pytest.mark.parametrize("name", _members_of_the_service())
+def test_every_member_of_the_service_is_used_in_a_program(name: str) -> None:
+    assert name in _used_by_programs("service")
+
+
 def test_the_errors_page_lists_every_error_and_no_other() -> None:
     defined = {name for name, value in vars(errors).items() if isinstance(value, type)}
 
@@ -97,9 +174,7 @@ def test_the_errors_page_lists_every_error_and_no_other() -> None:
 
 
 def test_the_options_page_lists_every_option_and_no_other() -> None:
-    listed = re.findall(r"^\| `(\w+)`", _section("docs/options.md", "Options"), re.MULTILINE)
-
-    assert set(listed) == set(MonqueOptions.__annotations__)
+    assert set(_rows(_section("docs/options.md", "Options"))) == set(MonqueOptions.__annotations__)
 
 
 @pytest.mark.parametrize(
@@ -168,16 +243,14 @@ def test_the_document_page_lists_every_field_and_no_other() -> None:
         timezone="UTC",
         unique_key="key",
         claim_token=ObjectId(),
+        claimed_at=now,
         claims=1,
         priority=1,
         max_retries=1,
         timeout=timedelta(seconds=1),
     )
-    listed = re.findall(
-        r"^\| `(\w+)`", _section("docs/document-format.md", "Fields"), flags=re.MULTILINE
-    )
 
-    assert set(listed) == set(to_document(fullest))
+    assert set(_rows(_section("docs/document-format.md", "Fields"))) == set(to_document(fullest))
 
 
 @pytest.mark.parametrize("example", blocks("json"), ids=str)

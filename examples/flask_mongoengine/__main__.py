@@ -1,0 +1,24 @@
+"""Flask and MongoEngine, with a worker beside the web: `make example NAME=flask_mongoengine`.
+
+Then `curl -X POST localhost:8000/customers/ada@shop.example`.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+
+from examples.flask_mongoengine.web import create_app
+from examples.mongodb import mongodb_uri
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    with contextmanager(mongodb_uri)() as uri:
+        os.environ["MONGODB_URI"] = uri
+        worker = subprocess.Popen([sys.executable, "-m", "examples.flask_mongoengine.worker"])
+        try:
+            create_app().run(port=int(os.environ.get("PORT", "8000")))
+        finally:
+            worker.terminate()
+            worker.wait()

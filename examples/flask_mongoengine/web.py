@@ -1,0 +1,32 @@
+"""The web process, for any WSGI server: it stores jobs and runs none.
+
+A server that forks calls `create_app` after the fork, since connections do not survive one.
+"""
+
+from flask import Flask
+from flask.typing import ResponseReturnValue
+
+from examples.flask_mongoengine.shop import Customer, make_queue
+
+
+def create_app() -> Flask:
+    queue = make_queue()
+    queue.initialize()
+    app = Flask(__name__)
+
+    @app.post("/customers/<address>")
+    def sign_up(address: str) -> ResponseReturnValue:
+        Customer(address=address).save()
+        job = queue.enqueue("welcome", address, unique_key=address)
+        return {"job": str(job.id)}, 202
+
+    @app.get("/customers/<address>")
+    def show(address: str) -> ResponseReturnValue:
+        customer = Customer.objects.get(address=address)
+        return {"address": customer.address, "welcomed": customer.welcomed}
+
+    @app.get("/health")
+    def health() -> ResponseReturnValue:
+        return {"healthy": queue.is_connected}, 200 if queue.is_connected else 503
+
+    return app

@@ -1,0 +1,25 @@
+"""The MongoDB of the examples."""
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from pymongo import AsyncMongoClient
+from pymongo.asynchronous.database import AsyncDatabase
+
+from monque_core import LocalMongo
+
+
+def mongodb_uri() -> Iterator[str]:
+    """Give MONGODB_URI or, where it is not set, a server that lives as long as the example."""
+    if "MONGODB_URI" in os.environ:
+        yield os.environ["MONGODB_URI"]
+    else:
+        with LocalMongo() as mongo:
+            yield mongo.uri
+
+
+async def connect(uri: str) -> AsyncIterator[AsyncDatabase[dict[str, Any]]]:
+    """Give the database that the URI names, or "shop"."""
+    async with AsyncMongoClient[dict[str, Any]](uri) as client:
+        yield client.get_default_database("shop")

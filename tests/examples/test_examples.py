@@ -1,0 +1,179 @@
+"""Every example application runs as a user runs it."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from monque_core import JobStatus, Monque
+from tests.support.pages import ROOT
+from tests.support.program import Program
+from tests.support.stored import stored_jobs
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from pymongo.asynchronous.database import AsyncDatabase
+
+    from monque_core.jobs.job import AnyJob
+
+_WELCOME = "From shop@shop.example to ada@shop.example: welcome\n"
+_REPORT = "From shop@shop.example to owner@shop.example: the stock report\n"
+_SERVED_AT = r"[Rr]unning on (http://127\.0\.0\.1:\d+)"
+
+
+@pytest.fixture
+def variables(uri: str, database_name: str) -> dict[str, str]:
+    """Give the environment of an example: the test's database, and any free port."""
+    return {"MONGODB_URI": uri.replace("/?", f"/{database_name}?"), "PORT": "0"}
+
+
+async def _ended(db: AsyncDatabase[dict[str, Any]], name: str) -> AnyJob:
+    """Wait until the one job of a name has run; give it."""
+
+    async def finished() -> list[AnyJob]:
+        return await stored_jobs(db, name=name, status=JobStatus.COMPLETED)
+
+    jobs: list[AnyJob] = await eventually(finished)
+    (job,) = jobs
+    return job
+
+
+@pytest.mark.parametrize("example", ["script", "plain_core"])
+async def test_a_script_stores_jobs_runs_them_and_ends(
+    example: str, variables: dict[str, str], db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    async with Program(f"examples.{example}", **variables) as program:
+        assert await program.end() == 0, program.output
+
+    assert sorted(program.lines) == [_WELCOME, _REPORT]
+    (schedule,) = await stored_jobs(db, status=JobStatus.PENDING)
+    assert (schedule.name, schedule.data) == ("daily-report", "sales")
+    assert (schedule.repeat_interval, schedule.timezone) == ("0 9 * * *", "Europe/Berlin")
+
+
+async def test_the_script_and_the_plain_core_share_one_queue_and_one_schedule(
+    variables: dict[str, str], db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    mail = {"to": "bob@shop.example", "text": "hello"}
+    await Monque(db).enqueue("send-email", mail, priority=1)
+    async with Program("examples.script", **variables) as script:
+        assert await script.end() == 0, script.output
+    await Monque(db).enqueue("send-email", mail, priority=1)
+    async with Program("examples.plain_core", **variables) as plain_core:
+        assert await plain_core.end() == 0, plain_core.output
+
+    expected = sorted([_WELCOME, _REPORT, "From shop@shop.example to bob@shop.example: hello\n"])
+    assert sorted(script.lines) == sorted(plain_core.lines) == expected
+    assert len(await stored_jobs(db, status=JobStatus.PENDING)) == 1
+
+
+async def test_an_example_brings_its_own_mongodb_when_it_is_given_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("MONGODB_URI", raising=False)
+    async with Program("examples.script") as program:
+        assert await program.end() == 0, program.output
+
+    assert sorted(program.lines) == [_WELCOME, _REPORT]
+
+
+async def test_the_fastapi_shop_stores_and_runs_jobs_in_one_process(
+    variables: dict[str, str], db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    async with Program("examples.fastapi_shop", **variables) as shop:
+        url = await shop.hear(_SERVED_AT)
+        async with httpx.AsyncClient(base_url=url) as http:
+            health = await http.get("/health")
+            welcome = await http.post("/customers/ada@shop.example")
+            order = await http.post("/customers/ada@shop.example/orders", params={"cents": 1250})
+            nonsense = await http.post("/customers/ada@shop.example/orders", params={"cents": "a"})
+
+        assert (health.status_code, health.json()) == (200, {"healthy": True})
+        assert (welcome.status_code, order.status_code, nonsense.status_code) == (202, 202, 422)
+        mailed = await _ended(db, "send-email")
+        charged = await _ended(db, "billing.charge")
+        assert (str(mailed.id), str(charged.id)) == (welcome.json(), order.json())
+        assert mailed.unique_key == "ada@shop.example"
+        await shop.hear("To ada@shop.example: welcome\n")
+        shop.terminate()
+        # uvicorn ends in order and then lets the signal have its way.
+        assert await shop.end() in {0, -signal.SIGTERM}
+
+    assert "Application shutdown complete" in shop.output
+    assert "Traceback" not in shop.output
+    booked = await db["ledger"].find_one({"_id": charged.id})
+    assert booked == {"_id": charged.id, "customer": "ada@shop.example", "cents": 1250}
+
+
+async def test_the_fastapi_shop_closes_the_month_on_schedule(
+    variables: dict[str, str], db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    await db["ledger"].insert_one({"_id": 1, "cents": 5})
+    async with Program("examples.fastapi_shop", **variables) as shop:
+        await shop.hear(_SERVED_AT)
+        (schedule,) = await stored_jobs(db, name="billing.close-month")
+        await Monque(db).enqueue("billing.close-month", None)
+        await _ended(db, "billing.close-month")
+        shop.terminate()
+        await shop.end()
+
+    assert (schedule.repeat_interval, schedule.timezone) == ("0 0 1 * *", "Europe/Berlin")
+    assert await db["ledger"].count_documents({"closed": {"$ne": None}}) == 1
+
+
+async def test_flask_stores_jobs_from_plain_views_and_a_worker_process_runs_them(
+    variables: dict[str, str], db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    async with Program("examples.flask_mongoengine", **variables) as shop:
+        url = await shop.hear(_SERVED_AT)
+        async with httpx.AsyncClient(base_url=url) as http:
+            answer = await http.post("/customers/ada@shop.example")
+            assert answer.status_code == 202
+            job = await _ended(db, "welcome")
+            customer = await http.get("/customers/ada@shop.example")
+            health = await http.get("/health")
+        shop.terminate()
+        assert await shop.end() == 0, shop.output
+
+    assert str(job.id) == answer.json()["job"]
+    assert customer.json() == {"address": "ada@shop.example", "welcomed": True}
+    assert health.json() == {"healthy": True}
+    assert "To ada@shop.example: welcome\n" in shop.lines
+    assert "worker has ended\n" in shop.lines
+    assert "Traceback" not in shop.output
+
+
+async def test_the_worker_process_of_flask_runs_alone_and_ends_in_order(
+    variables: dict[str, str], db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    await db["customer"].insert_one({"_id": "bob@shop.example", "welcomed": False})
+    await Monque(db).enqueue("welcome", "bob@shop.example")
+    async with Program("examples.flask_mongoengine.worker", **variables) as worker:
+        await worker.hear("To bob@shop.example: welcome\n")
+        worker.terminate()
+        assert await worker.end() == 0, worker.output
+
+    assert worker.lines == ["To bob@shop.example: welcome\n", "worker has ended\n"]
+    assert (await _ended(db, "welcome")).claimed_by is None
+    assert await db["customer"].find_one() == {"_id": "bob@shop.example", "welcomed": True}
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "examples").rglob("*.py")), ids=lambda path: path.parent.name
+)
+def test_an_example_is_small(path: Any) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) < 120
+
+
+@pytest.mark.parametrize(
+    "main", sorted((ROOT / "examples").glob("*/__main__.py")), ids=lambda path: path.parent.name
+)
+def test_an_example_says_how_it_is_run(main: Any) -> None:
+    first_line = main.read_text(encoding="utf-8").splitlines()[0]
+    readme = (ROOT / "examples/README.md").read_text(encoding="utf-8")
+
+    assert f"`make example NAME={main.parent.name}`" in first_line
+    assert f"| `make example NAME={main.parent.name}` |" in readme
