@@ -11,6 +11,7 @@ from monque_core.durations import to_timedelta
 from monque_core.emitter import IsolatingEmitter
 from monque_core.inspector import Inspector
 from monque_core.jobs.draft import Limits
+from monque_core.jobs.job import AnyJob
 from monque_core.jobs.rules import (
     check_concurrency,
     check_name,
@@ -19,7 +20,8 @@ from monque_core.jobs.rules import (
 from monque_core.options import MonqueOptions, Options
 from monque_core.producer import Producer
 from monque_core.scheduler.announcer import Announcer
-from monque_core.scheduler.engine import Engine, retry_policy
+from monque_core.scheduler.engine import Engine
+from monque_core.scheduler.job_source import retry_policy
 from monque_core.scheduler.lease import InstanceLease, adjust
 from monque_core.scheduler.loop import end
 from monque_core.scheduler.recovery import Recovery
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from monque_core.durations import Duration
-    from monque_core.jobs.job import AnyJob
     from monque_core.scheduler.workers import Handler, Middleware
 
 H = TypeVar("H", bound="Handler")
@@ -327,7 +328,7 @@ class Monque(Producer, Inspector, Controller, IsolatingEmitter):
             options.clock,
             retry_policy(options),
             options.heartbeat_interval,
-            Runs(),
+            Runs[AnyJob](),
             Wakeups(self._workers),
             self._announcer,
         )

@@ -5,24 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from bson import ObjectId
 
-from monque_core.scheduler.probation import is_suspicious
+from monque_core.scheduler.source import C, W
 from monque_core.scheduler.turns import Turns
 from monque_core.scheduler.wakeups import MANY
-from monque_core.store.queue import Unreadable
+from monque_core.store.turned_away import TurnedAway
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
     from datetime import datetime
 
     from monque_core.clock import Clock
-    from monque_core.jobs.job import AnyJob
-    from monque_core.jobs.outcome import RetryPolicy
-    from monque_core.scheduler.announcer import Announcer
-    from monque_core.store.queue import Candidate, Queue
+    from monque_core.scheduler.source import Source
 
 R = TypeVar("R")
 _SECOND_LOOK_AFTER = 5.0
@@ -30,7 +27,7 @@ _SECOND_LOOK_AFTER = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """How many jobs of a name are thought to be due, and how many could be taken now."""
+    """How much work of a name is thought to be due, and how much could be taken now."""
 
     name: str
     expected: int
@@ -49,15 +46,15 @@ class Demand:
 
 
 @dataclass(slots=True)
-class Harvest:
+class Harvest(Generic[W]):
     """What a claim brought in, and where another look is worth it."""
 
-    jobs: list[AnyJob] = field(default_factory=list)
+    works: list[W] = field(default_factory=list)
     more: dict[str, int] = field(default_factory=dict)
     held_back: set[str] = field(default_factory=set)
-    """Names with a recovered job at hand, which waits for a free slot to be claimed alone."""
+    """Names with recovered work at hand, which waits for a free slot to be claimed alone."""
     awaiting_trial: set[str] = field(default_factory=set)
-    """Names with a suspicious job at hand, which waits for the trial of another to end."""
+    """Names with suspicious work at hand, which waits for the trial of another to end."""
     fault: Exception | None = None
     """What kept the claim from being all that it might have been."""
 
@@ -71,16 +68,13 @@ class _Doubt:
     look_at: float = 0.0
 
 
-class Claimer:
+class Claimer(Generic[W, C]):
     """Looks and claims; knows which of its claims may exist although no reply came."""
 
-    def __init__(
-        self, queue: Queue, clock: Clock, policy: RetryPolicy, announcer: Announcer
-    ) -> None:
-        self._queue = queue
+    def __init__(self, source: Source[W, C], clock: Clock) -> None:
+        self._source = source
+        self._queue = source.queue
         self._clock = clock
-        self._policy = policy
-        self._announcer = announcer
         self._turns = Turns()
         self._is_crowded = False
         self._doubts: list[_Doubt] = []
@@ -94,8 +88,8 @@ class Claimer:
         """Give those names that have not been served for the longest time."""
         return self._turns.order(names)[:count]
 
-    async def claim(self, demands: Sequence[Demand], total: int, *, may_try: bool) -> Harvest:
-        """Claim up to so many jobs in all; a suspicious one only if another trial may begin."""
+    async def claim(self, demands: Sequence[Demand], total: int, *, may_try: bool) -> Harvest[W]:
+        """Claim up to so much in all; something suspicious only if another trial may begin."""
         now = self._clock.now()
         is_single = len(demands) == 1 and min(demands[0].ask, total) == 1
         if is_single and demands[0].free and may_try:
@@ -105,48 +99,42 @@ class Claimer:
         candidates = await self._look(asks, total, now)
         return await self._claim_candidates(candidates, demands, asks, total, now, may_try)
 
-    def is_on_trial(self, job: AnyJob) -> bool:
-        """Tell whether a claimed job was suspicious when it was waiting."""
-        return is_suspicious(job.claims - 1, job.fail_count, self._policy.limit_for(job))
-
-    async def resolve_doubts(self) -> list[AnyJob]:
+    async def resolve_doubts(self) -> list[W]:
         """Read back claims whose reply was lost, at once and again a little later.
 
-        The write may reach the server after the first look; then nobody would run its jobs.
+        The write may reach the server after the first look; then nobody would run them.
         """
-        jobs: list[AnyJob] = []
+        works: list[W] = []
         clock = asyncio.get_running_loop().time
         for doubt in list(self._doubts):
             if clock() < doubt.look_at:
                 continue
             found = await self._queue.claimed_with(doubt.token, doubt.claimed_at)
-            jobs += self._readable(found)
+            works += self._sound(found)
             if doubt.look_at:
                 self._doubts.remove(doubt)
             else:
                 doubt.look_at = clock() + _SECOND_LOOK_AFTER
-        return jobs
+        return works
 
     def next_doubt(self) -> float | None:
         """Tell when a claim that may exist unseen is to be looked for, by the loop's time."""
         return min((doubt.look_at for doubt in self._doubts), default=None)
 
-    async def _claim_first(self, demand: Demand, now: datetime) -> Harvest:
+    async def _claim_first(self, demand: Demand, now: datetime) -> Harvest[W]:
         token = ObjectId()
         claim = self._queue.claim_first(demand.name, token, now)
         found = await self._doubting(_Doubt(token, now), claim)
-        harvest = Harvest()
+        harvest = Harvest[W]()
         if found is None:
             return harvest
         self._turns.served(demand.name)
-        harvest.jobs = self._readable([found])
-        if left_over := demand.left_over(len(harvest.jobs)):
+        harvest.works = self._sound([found])
+        if left_over := demand.left_over(len(harvest.works)):
             harvest.more[demand.name] = left_over
         return harvest
 
-    async def _look(
-        self, asks: Mapping[str, int], total: int, now: datetime
-    ) -> dict[str, list[Candidate]]:
+    async def _look(self, asks: Mapping[str, int], total: int, now: datetime) -> dict[str, list[C]]:
         names = list(asks)
         if len(names) > 1 and self._is_crowded:
             candidates = await self._queue.look_at_each(asks, now)
@@ -155,24 +143,24 @@ class Claimer:
             limit = min(total, sum(asks.values()))
             candidates = await self._queue.look(names, limit, now)
             self._is_crowded = len(names) > 1 and len(candidates) == limit
-        by_name: defaultdict[str, list[Candidate]] = defaultdict(list)
-        readable = self._readable(candidates)
-        # What was no job has hidden what is behind it.
-        self._is_crowded = self._is_crowded or len(readable) < len(candidates)
-        for candidate in readable:
+        by_name: defaultdict[str, list[C]] = defaultdict(list)
+        sound = self._sound(candidates)
+        # What was set aside has hidden what is behind it.
+        self._is_crowded = self._is_crowded or len(sound) < len(candidates)
+        for candidate in sound:
             by_name[candidate.name].append(candidate)
         return by_name
 
     async def _claim_candidates(
         self,
-        candidates: Mapping[str, list[Candidate]],
+        candidates: Mapping[str, list[C]],
         demands: Sequence[Demand],
         asks: Mapping[str, int],
         total: int,
         now: datetime,
         may_try: bool,
-    ) -> Harvest:
-        harvest = Harvest()
+    ) -> Harvest[W]:
+        harvest = Harvest[W]()
         chosen = self._turns.share_out(candidates, asks, total)
         taken = defaultdict[str, int](int)
         for candidate in chosen:
@@ -186,12 +174,12 @@ class Claimer:
         batch = [candidate for candidate in chosen if not candidate.interrupted]
         alone = [candidate for candidate in chosen if candidate.interrupted]
         try:
-            harvest.jobs += await self._claim_together(batch, now)
+            harvest.works += await self._claim_together(batch, now)
             free = {demand.name: demand.free for demand in demands}
-            for job in harvest.jobs:
-                free[job.name] -= 1
+            for work in harvest.works:
+                free[work.name] -= 1
             for candidate in alone:
-                if not self._is_suspicious(candidate):
+                if not self._source.is_suspicious(candidate):
                     await self._claim_alone(candidate, free, harvest, now)
                 elif may_try:
                     may_try = not await self._claim_alone(candidate, free, harvest, now)
@@ -203,36 +191,32 @@ class Claimer:
             harvest.more.update(dict.fromkeys(asks, MANY))
         return harvest
 
-    async def _claim_together(self, batch: Sequence[Candidate], now: datetime) -> list[AnyJob]:
+    async def _claim_together(self, batch: Sequence[C], now: datetime) -> list[W]:
         if not batch:
             return []
         if len(batch) == 1:
             return await self._claim_one(batch[0], now)
         token = ObjectId()
         claim = self._queue.claim_batch(batch, token, now)
-        return self._readable(await self._doubting(_Doubt(token, now), claim))
+        return self._sound(await self._doubting(_Doubt(token, now), claim))
 
-    async def _claim_one(self, candidate: Candidate, now: datetime) -> list[AnyJob]:
+    async def _claim_one(self, candidate: C, now: datetime) -> list[W]:
         token = ObjectId()
         claim = self._queue.claim_one(candidate, token, now)
-        return self._readable([await self._doubting(_Doubt(token, now), claim)])
+        return self._sound([await self._doubting(_Doubt(token, now), claim)])
 
     async def _claim_alone(
-        self, candidate: Candidate, free: dict[str, int], harvest: Harvest, now: datetime
+        self, candidate: C, free: dict[str, int], harvest: Harvest[W], now: datetime
     ) -> bool:
-        """Claim a job that may have killed its last process: by itself, and not ahead."""
+        """Claim what may have killed its last process: by itself, and not ahead."""
         if free[candidate.name] > 0:
-            jobs = await self._claim_one(candidate, now)
-            free[candidate.name] -= len(jobs)
-            harvest.jobs += jobs
-            return bool(jobs)
+            works = await self._claim_one(candidate, now)
+            free[candidate.name] -= len(works)
+            harvest.works += works
+            return bool(works)
         harvest.held_back.add(candidate.name)
         harvest.more[candidate.name] = MANY
         return False
-
-    def _is_suspicious(self, candidate: Candidate) -> bool:
-        limit = candidate.max_retries or self._policy.max_retries
-        return is_suspicious(candidate.claims, candidate.failures, limit)
 
     async def _doubting(self, doubt: _Doubt, claim: Awaitable[R]) -> R:
         """Remember a claim that failed, for it may have been made all the same."""
@@ -242,12 +226,12 @@ class Claimer:
             self._doubts.append(doubt)
             raise
 
-    def _readable(self, found: Sequence[R | Unreadable | None]) -> list[R]:
-        """Report what is no job, and keep the rest."""
-        readable: list[R] = []
+    def _sound(self, found: Sequence[R | TurnedAway | None]) -> list[R]:
+        """Tell of what was set aside, and keep the rest."""
+        sound: list[R] = []
         for one in found:
-            if isinstance(one, Unreadable):
-                self._announcer.errored(one.error)
+            if isinstance(one, TurnedAway):
+                self._source.turned_away(one)
             elif one is not None:
-                readable.append(one)
-        return readable
+                sound.append(one)
+        return sound

@@ -1,24 +1,22 @@
-"""From free slots to running jobs."""
+"""From free slots to running work."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic
 
-from monque_core.jobs.outcome import RELEASED
 from monque_core.scheduler.claimer import Demand
 from monque_core.scheduler.loop import Loop
-from monque_core.scheduler.runner import Ending
 from monque_core.scheduler.runs import Run
+from monque_core.scheduler.source import C, W
 from monque_core.scheduler.wakeups import MANY, seconds_until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from monque_core.clock import Clock
-    from monque_core.jobs.job import AnyJob
-    from monque_core.options import Options
     from monque_core.scheduler.announcer import Announcer
     from monque_core.scheduler.backlog import Backlog
     from monque_core.scheduler.claimer import Claimer, Harvest
@@ -28,9 +26,8 @@ if TYPE_CHECKING:
     from monque_core.scheduler.runs import Runs
     from monque_core.scheduler.settler import Settler
     from monque_core.scheduler.slots import Slots
+    from monque_core.scheduler.source import Ending, Source
     from monque_core.scheduler.wakeups import Wakeups
-    from monque_core.scheduler.workers import Workers
-    from monque_core.store.queue import Queue
 
 _LARGEST_BATCH = 200
 _LONGEST_WAIT_AHEAD = 1.0
@@ -41,33 +38,32 @@ _NAMES_PER_FAIR_LOOK = 20
 _PAUSE_AFTER_FAULT = 0.2
 
 
-class Dispatcher(Loop):
-    """Keeps slots filled: asks the claimer for jobs and the runner to run them."""
+class Dispatcher(Loop, Generic[W, C]):
+    """Keeps slots filled: asks the claimer for work and the runner to run it."""
 
     def __init__(
         self,
         *,
-        queue: Queue,
-        claimer: Claimer,
-        runner: Runner,
-        settler: Settler,
-        workers: Workers,
+        source: Source[W, C],
+        claimer: Claimer[W, C],
+        runner: Runner[W, C],
+        settler: Settler[W, C],
         slots: Slots,
-        backlog: Backlog,
-        runs: Runs,
+        backlog: Backlog[W],
+        runs: Runs[W],
         wakeups: Wakeups,
         pace: Pace,
         probation: Probation,
         clock: Clock,
-        options: Options,
         announcer: Announcer,
     ) -> None:
         super().__init__(announcer.errored)
-        self._queue = queue
+        self._source = source
+        self._queue = source.queue
+        self._workers = source.workers
         self._claimer = claimer
         self._runner = runner
         self._settler = settler
-        self._workers = workers
         self._slots = slots
         self._backlog = backlog
         self._runs = runs
@@ -75,30 +71,20 @@ class Dispatcher(Loop):
         self._pace = pace
         self._probation = probation
         self._clock = clock
-        self._poll_seconds = options.poll_interval.total_seconds()
-        self._safety_poll_seconds = options.safety_poll_interval.total_seconds()
-        self._sees_changes = False
         self._next_poll = 0.0
         self._next_plan = 0.0
         self._plan_span = _LONGEST_PLAN
         self._held_back: set[str] = set()
         self._awaiting_trial: set[str] = set()
         self._low_water: dict[str, int] = {}
+        self._paused: dict[str, float] = {}
         self._contenders = 0
         self._is_closing = False
         self.is_claiming = False
         self.claims = 0
-        """How many jobs were claimed so far."""
+        """How many claims were made so far."""
         self.idle = asyncio.Event()
         """Set while slots are free and nothing is thought to be due."""
-
-    def see_changes(self, *, connected: bool) -> None:
-        """Take note whether a change stream tells of new jobs; without one, poll at once.
-
-        What was stored before a stream was open, for now or for later, only a look shows.
-        """
-        self._sees_changes = connected
-        self.replan()
 
     def look_now(self) -> None:
         """Look at the queue for every worker as soon as can be."""
@@ -109,6 +95,14 @@ class Dispatcher(Loop):
         """Ask anew what becomes due, as after a worker was added."""
         self._next_plan = 0.0
         self.look_now()
+
+    def pause(self, name: str, until: datetime) -> None:
+        """Start nothing of a name before that time, and hand back what waits of it."""
+        seconds = seconds_until(until, self._clock.now())
+        self._paused[name] = asyncio.get_running_loop().time() + seconds
+        for run in self._backlog.pop_all(name):
+            self._release(run)
+        self._wakeups.hint(name)
 
     async def close(self) -> None:
         """Claim nothing more, and let a claim under way finish."""
@@ -138,11 +132,11 @@ class Dispatcher(Loop):
         loop = asyncio.get_running_loop()
         await self._resolve_doubts()
         self._release_overdue(loop.time())
+        self._start_what_can()
         await self._plan(loop.time())
         self._wakeups.ring(self._clock.now())
         if loop.time() >= self._next_poll:
-            gap = self._safety_poll_seconds if self._sees_changes else self._poll_seconds
-            self._next_poll = loop.time() + gap
+            self._next_poll = loop.time() + self._source.polling.gap()
             for name in self._workers.names:
                 self._wakeups.hint(name)
         demands = self._demands()
@@ -162,11 +156,12 @@ class Dispatcher(Loop):
             self._next_overdue(),
             _or_never(self._probation.ends_at(now)),
             _or_never(self._claimer.next_doubt()),
+            min(self._paused.values(), default=float("inf")),
         )
         await self._wakeups.wait(max(0.0, min(until_due, next_event - now)))
 
     async def _plan(self, now: float) -> None:
-        """Ask which jobs become due in the next while, so that they start on time."""
+        """Ask what becomes due in the next while, so that it starts on time."""
         names = self._workers.names
         if now < self._next_plan:
             return
@@ -196,6 +191,8 @@ class Dispatcher(Loop):
 
     def _demands(self) -> list[Demand]:
         names = [name for name in self._workers.names if self._wakeups.expected(name)]
+        if self._paused:
+            names = [name for name in names if not self._is_paused(name)]
         if self._is_trying():
             names = [name for name in names if name not in self._awaiting_trial]
         self._contenders = len(names)
@@ -207,17 +204,25 @@ class Dispatcher(Loop):
             goal = free + self._ahead(name)
             room = goal - waiting
             self._low_water[name] = goal // 2
-            # With jobs at hand, wait until a claim is worth its round trip.
+            # With work at hand, wait until a claim is worth its round trip.
             if room > 0 and (not waiting or 2 * room >= goal):
                 expected = self._wakeups.expected(name)
                 demands.append(Demand(name, expected, room, max(0, free - waiting)))
         return demands
 
+    def _is_paused(self, name: str) -> bool:
+        if name not in self._paused:
+            return False
+        if asyncio.get_running_loop().time() < self._paused[name]:
+            return True
+        del self._paused[name]
+        return False
+
     def _is_trying(self) -> bool:
         return self._probation.ends_at(asyncio.get_running_loop().time()) is not None
 
     def _ahead(self, name: str) -> int:
-        """Tell how many jobs of a name may be held beyond its free slots."""
+        """Tell how much of a name may be held beyond its free slots."""
         if name in self._held_back:
             return 0
         own = self._pace.ahead(name, self._slots.limit(name))
@@ -227,7 +232,7 @@ class Dispatcher(Loop):
         if not in_all:
             return 0
         # Names that want the same slots share what is held ahead of them, so that the one whose
-        # jobs are short does not hand each slot to itself; and each has at least one in line.
+        # runs are short does not hand each slot to itself; and each has at least one in line.
         return max(1, min(own, -(-in_all // max(1, self._contenders))))
 
     async def _claim(self, demands: Sequence[Demand]) -> None:
@@ -249,6 +254,7 @@ class Dispatcher(Loop):
                 raise harvest.fault
         finally:
             self.is_claiming = False
+            self._slots.poke_others()
 
     def _room_in_all(self, demands: Sequence[Demand]) -> int:
         room = sum(demand.ask for demand in demands)
@@ -258,48 +264,51 @@ class Dispatcher(Loop):
             room = min(room, self._slots.free_in_all() + ahead - len(self._backlog))
         return max(1, room)
 
-    def _bring_in(self, demands: Sequence[Demand], harvest: Harvest, seconds: float) -> None:
-        if harvest.jobs:
+    def _bring_in(self, demands: Sequence[Demand], harvest: Harvest[W], seconds: float) -> None:
+        if harvest.works:
             self._pace.claimed(seconds)
+        now = asyncio.get_running_loop().time()
+        next_poll = now + self._source.polling.took(len(harvest.works))
+        self._next_poll = min(self._next_poll, next_poll)
         self._held_back -= {demand.name for demand in demands}
         self._held_back |= harvest.held_back
         self._awaiting_trial -= {demand.name for demand in demands}
         self._awaiting_trial |= harvest.awaiting_trial
         for name, count in harvest.more.items():
             self._wakeups.hint(name, count)
-        self._accept(harvest.jobs)
+        self._accept(harvest.works)
 
     async def _resolve_doubts(self) -> None:
         if self._claimer.next_doubt() is None:
             return
-        jobs = await self._claimer.resolve_doubts()
-        held = {(run.job.id, run.job.claim_token) for run in self._runs}
-        self._accept([job for job in jobs if (job.id, job.claim_token) not in held])
+        works = await self._claimer.resolve_doubts()
+        held = {(run.work.id, run.work.claim_token) for run in self._runs}
+        self._accept([work for work in works if (work.id, work.claim_token) not in held])
 
-    def _accept(self, jobs: Sequence[AnyJob]) -> None:
+    def _accept(self, works: Sequence[W]) -> None:
         now = asyncio.get_running_loop().time()
-        runs = [Run(job, now) for job in jobs]
+        runs = [Run(work, now) for work in works]
         self.claims += len(runs)
         self._runs.add(runs)
         for run in runs:
-            if self._is_closing:
+            if self._is_closing or (self._paused and self._is_paused(run.work.name)):
                 self._release(run)
                 continue
             self._backlog.add(run)
-            if self._claimer.is_on_trial(run.job):
+            if self._source.is_on_trial(run.work):
                 self._probation.begin(run, now)
         self._start_what_can()
 
     def _start_what_can(self) -> None:
         while (run := self._backlog.pop_startable()) is not None:
-            self._ask_for_more(run.job.name)
-            self._slots.take(run.job.name)
+            self._ask_for_more(run.work.name)
+            self._slots.take(run.work.name)
             run.stage = "running"
             run.started_at = asyncio.get_running_loop().time()
             run.task = asyncio.create_task(self._runner.execute(run, self._ended))
 
-    def _ended(self, run: Run, ending: Ending | None) -> None:
-        name = run.job.name
+    def _ended(self, run: Run[W], ending: Ending[W] | None) -> None:
+        name = run.work.name
         self._slots.give_back(name)
         if self._probation.end(run):
             self._wakeups.poke()
@@ -320,12 +329,12 @@ class Dispatcher(Loop):
         if self._wakeups.is_expecting and self._backlog.count(name) <= self._low_water.get(name, 0):
             self._wakeups.poke()
 
-    def _release(self, run: Run) -> None:
-        self._settler.put(Ending(run, RELEASED))
+    def _release(self, run: Run[W]) -> None:
+        self._settler.put(self._source.hand_back(run))
 
     def _release_overdue(self, now: float) -> None:
         for run in self._backlog.pop_overdue(now - _LONGEST_WAIT_AHEAD):
-            self._pace.slowed(run.job.name)
+            self._pace.slowed(run.work.name)
             self._release(run)
 
     def _next_overdue(self) -> float:

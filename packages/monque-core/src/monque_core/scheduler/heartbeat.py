@@ -3,42 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic
 
 from monque_core.scheduler.loop import Periodic
-from monque_core.scheduler.settler import ownership_lost
+from monque_core.scheduler.source import C, W
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from monque_core.clock import Clock
     from monque_core.scheduler.announcer import Announcer
     from monque_core.scheduler.backlog import Backlog
     from monque_core.scheduler.runs import Run, Runs
+    from monque_core.scheduler.source import Source
     from monque_core.scheduler.wakeups import Wakeups
-    from monque_core.store.ledger import Ledger
 
 
-class Heartbeat(Periodic):
-    """One write per interval that keeps every claim of this instance alive."""
+class Heartbeat(Periodic, Generic[W, C]):
+    """One write per interval that keeps every claim on a source alive."""
 
     def __init__(
         self,
-        ledger: Ledger,
+        source: Source[W, C],
         clock: Clock,
-        interval: timedelta,
-        runs: Runs,
-        backlog: Backlog,
+        runs: Runs[W],
+        backlog: Backlog[W],
         wakeups: Wakeups,
         announcer: Announcer,
     ) -> None:
-        super().__init__(announcer.errored, interval)
-        self._ledger = ledger
+        super().__init__(announcer.errored, source.renewal_interval)
+        self._source = source
         self._clock = clock
         self._runs = runs
         self._backlog = backlog
         self._wakeups = wakeups
-        self._announcer = announcer
 
     async def _tick(self) -> None:
         loop = asyncio.get_running_loop()
@@ -52,16 +48,16 @@ class Heartbeat(Periodic):
         beating = list(self._runs)
         if not beating:
             return
-        lost = await self._ledger.renew([run.job for run in beating], self._clock.now())
+        lost = await self._source.renew([run.work for run in beating], self._clock.now())
         for run in beating:
-            if (run.job.id, run.job.claim_token) in lost and run in self._runs:
+            if (run.work.id, run.work.claim_token) in lost and run in self._runs:
                 self._lose(run)
 
-    def _lose(self, run: Run) -> None:
+    def _lose(self, run: Run[W]) -> None:
         # A run that is being settled may just have been written; the settler finds out.
         if run.stage == "settling" or run.ended_by is not None:
             return
-        self._announcer.errored(ownership_lost(run.job), run.job)
+        self._source.lost(run.work)
         if run.stage == "waiting":
             self._backlog.remove(run)
             self._runs.discard(run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from monque_core.scheduler.loop import Loop, end
 from monque_core.store.changes import ChangeStreamUnavailableError
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from monque_core.clock import Clock
     from monque_core.scheduler.announcer import Announcer
     from monque_core.scheduler.dispatcher import Dispatcher
+    from monque_core.scheduler.polling import SteadyPolling
     from monque_core.scheduler.wakeups import Wakeups
     from monque_core.scheduler.workers import Workers
     from monque_core.store.changes import Change, Changes, ChangeStream
@@ -34,7 +35,8 @@ class Listener(Loop):
         clock: Clock,
         workers: Workers,
         wakeups: Wakeups,
-        dispatcher: Dispatcher,
+        dispatcher: Dispatcher[Any, Any],
+        polling: SteadyPolling,
         announcer: Announcer,
     ) -> None:
         super().__init__(announcer.errored)
@@ -43,6 +45,7 @@ class Listener(Loop):
         self._workers = workers
         self._wakeups = wakeups
         self._dispatcher = dispatcher
+        self._polling = polling
         self._announcer = announcer
         self._own: OrderedDict[str, None] = OrderedDict()
         self._reader: asyncio.Task[None] | None = None
@@ -92,7 +95,7 @@ class Listener(Loop):
             await asyncio.wait([reader])
         finally:
             self._reader = None
-            self._dispatcher.see_changes(connected=False)
+            self._see_changes(connected=False)
             await end(reader)
             await stream.close()
         if not reader.cancelled():
@@ -103,7 +106,7 @@ class Listener(Loop):
             self._is_connected = True
             self._announcer.stream_connected()
         # What happened before the stream was open is only seen by a look.
-        self._dispatcher.see_changes(connected=True)
+        self._see_changes(connected=True)
         while await self._is_worth_it():
             change = await stream.next()
             if change is not None:
@@ -120,6 +123,11 @@ class Listener(Loop):
         except TimeoutError:
             return False
         return True
+
+    def _see_changes(self, *, connected: bool) -> None:
+        """Poll seldom or often, and look at once: only a look shows what no stream told of."""
+        self._polling.sees_changes = connected
+        self._dispatcher.replan()
 
     def _take(self, change: Change) -> None:
         if change.is_insert and change.job_id in self._own:

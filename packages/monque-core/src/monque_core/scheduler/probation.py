@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from monque_core.scheduler.runs import Run
@@ -18,15 +18,15 @@ class Probation:
     """
 
     def __init__(self) -> None:
-        self._run: Run | None = None
+        self._run: Run[Any] | None = None
         self._until = 0.0
 
-    def begin(self, run: Run, now: float) -> None:
+    def begin(self, run: Run[Any], now: float) -> None:
         """Put a run on trial."""
         self._run = run
         self._until = now + _TRIAL_SECONDS
 
-    def end(self, run: Run) -> bool:
+    def end(self, run: Run[Any]) -> bool:
         """Note that a run has ended, and tell whether it was on trial."""
         if self._run is not run:
             return False

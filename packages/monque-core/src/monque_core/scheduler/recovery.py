@@ -33,7 +33,7 @@ class Recovery(Periodic):
         clock: Clock,
         policy: RetryPolicy,
         interval: timedelta,
-        runs: Runs,
+        runs: Runs[AnyJob],
         wakeups: Wakeups,
         announcer: Announcer,
     ) -> None:
@@ -68,7 +68,7 @@ class Recovery(Periodic):
 
     def _abandoned(self, batch: StaleBatch) -> list[AnyJob]:
         # A blocked event loop may have delayed our own heartbeat: what runs here is not abandoned.
-        held = {(run.job.id, run.job.claim_token) for run in self._runs}
+        held = {(run.work.id, run.work.claim_token) for run in self._runs}
         return [
             job
             for job in batch.jobs

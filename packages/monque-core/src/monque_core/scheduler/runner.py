@@ -8,108 +8,54 @@ import inspect
 import time
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
-from monque_core.jobs.job import twin
-from monque_core.jobs.outcome import (
-    COMPLETED,
-    RELEASED,
-    Outcome,
-    RetryPolicy,
-    after_failure,
-    after_success,
-    failure_reason,
-)
+from monque_core.scheduler.source import C, W
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from monque_core.clock import Clock
-    from monque_core.jobs.job import AnyJob
-    from monque_core.scheduler.announcer import Announcer
     from monque_core.scheduler.runs import Run
-    from monque_core.scheduler.workers import Middleware, Worker, Workers
+    from monque_core.scheduler.source import Ending, Source
+    from monque_core.scheduler.workers import Middleware, Work, Worker
     from monque_core.threads import ThreadPool
 
 
-class Ending:
-    """How a run ended."""
-
-    __slots__ = ("duration", "error", "outcome", "run")
-
-    def __init__(
-        self,
-        run: Run,
-        outcome: Outcome,
-        error: BaseException | None = None,
-        duration: timedelta = timedelta(0),
-    ) -> None:
-        self.run = run
-        self.outcome = outcome
-        self.error = error
-        self.duration = duration
-
-
-class Runner:
+class Runner(Generic[W, C]):
     """Calls handlers: coroutines on the loop, functions in threads, middleware around both."""
 
     def __init__(
-        self,
-        workers: Workers,
-        middleware: Sequence[Middleware],
-        threads: ThreadPool,
-        clock: Clock,
-        policy: RetryPolicy,
-        announcer: Announcer,
+        self, source: Source[W, C], middleware: Sequence[Middleware], threads: ThreadPool
     ) -> None:
-        self._workers = workers
+        self._source = source
         self._middleware = middleware
         self._threads = threads
-        self._clock = clock
-        self._policy = policy
-        self._announcer = announcer
 
-    async def execute(self, run: Run, ended: Callable[[Run, Ending | None], None]) -> None:
-        """Run a claimed job; report its ending, or None if it is no longer ours to end."""
+    async def execute(self, run: Run[W], ended: Callable[[Run[W], Ending[W] | None], None]) -> None:
+        """Run claimed work; report its ending, or None if it is no longer ours to end."""
         started = time.perf_counter()
         error: BaseException | None = None
-        # What a handler does to its job must not reach the engine's own; only the data is shared.
-        job = twin(run.job)
         try:
-            self._announcer.started(job)
-            await self._call(run, job)
+            worker = self._source.workers[run.work.name]
+            await self._call(run, worker, self._source.begin(run))
         except BaseException as raised:  # noqa: BLE001  # whatever a handler raises is its failure
             error = raised
-        duration = time.perf_counter() - started
-        ended(run, self._conclude(run, error, timedelta(seconds=duration)))
-
-    def _conclude(
-        self, run: Run, error: BaseException | None, duration: timedelta
-    ) -> Ending | None:
+        duration = timedelta(seconds=time.perf_counter() - started)
         if run.ended_by == "loss" or run.is_abandoned:
-            return None
-        job = run.job
-        if error is None and not job.is_recurring:
-            return Ending(run, COMPLETED, None, duration)
-        now = self._clock.now()
-        if error is None:
-            return Ending(run, after_success(job, now), None, duration)
-        if run.ended_by == "stop":
-            return Ending(run, RELEASED, error, duration)
-        outcome = after_failure(job, failure_reason(error), now, self._policy)
-        return Ending(run, outcome, error, duration)
+            ended(run, None)
+        else:
+            ended(run, self._source.conclude(run, error, duration))
 
-    async def _call(self, run: Run, job: AnyJob) -> None:
-        worker = self._workers[job.name]
-        limit = worker.timeout if job.timeout is None else job.timeout
+    async def _call(self, run: Run[W], worker: Worker, work: Work) -> None:
+        limit = self._source.time_limit(run.work, worker)
         if limit is None:
-            await self._chain(run, worker, job, 0)
+            await self._chain(run, worker, work, 0)
             return
         watch = asyncio.timeout(limit.total_seconds())
         cause: BaseException | None = None
         try:
             async with watch:
-                await self._chain(run, worker, job, 0)
+                await self._chain(run, worker, work, 0)
         except BaseException as error:
             if not watch.expired():
                 raise
@@ -118,23 +64,23 @@ class Runner:
             # Whatever the handler made of its cancellation, it was too late.
             raise TimeoutError(f"the run took longer than its timeout of {limit}") from cause
 
-    async def _chain(self, run: Run, worker: Worker, job: AnyJob, depth: int) -> object:
+    async def _chain(self, run: Run[W], worker: Worker, work: Work, depth: int) -> object:
         """Go through the middleware from this depth on, then call the handler."""
         if depth < len(self._middleware):
 
-            def call_next(changed: AnyJob | None = None) -> Any:
-                return self._chain(run, worker, changed or job, depth + 1)
+            def call_next(changed: Work | None = None) -> Any:
+                return self._chain(run, worker, changed or work, depth + 1)
 
-            return await self._middleware[depth](job, call_next)
+            return await self._middleware[depth](work, call_next)
         if worker.is_async:
-            return await worker.handler(job)  # type: ignore[misc]  # is_async says it is awaitable
-        result = await self._in_thread(run, partial(worker.handler, job))
+            return await worker.handler(work)  # type: ignore[misc]  # is_async says it is awaitable
+        result = await self._in_thread(run, partial(worker.handler, work))
         return await result if inspect.isawaitable(result) else result
 
-    async def _in_thread(self, run: Run, call: Callable[[], object]) -> object:
+    async def _in_thread(self, run: Run[W], call: Callable[[], object]) -> object:
         """Wait for a thread through every cancellation but that of `stop()` giving up on it.
 
-        A thread cannot be cancelled: until it returns, its job keeps slot, claim and scope.
+        A thread cannot be cancelled: until it returns, its work keeps slot, claim and scope.
         """
         context = contextvars.copy_context()
         future = self._threads.submit(lambda: context.run(call))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Generic, Literal
+
+from monque_core.scheduler.source import W
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from monque_core.jobs.job import AnyJob
 
-
-class Run:
+class Run(Generic[W]):
     """One claim, from the moment it is made until its outcome is written."""
 
     __slots__ = (
@@ -19,14 +19,14 @@ class Run:
         "ended_by",
         "is_abandoned",
         "is_stopping",
-        "job",
         "stage",
         "started_at",
         "task",
+        "work",
     )
 
-    def __init__(self, job: AnyJob, claimed_at: float) -> None:
-        self.job = job
+    def __init__(self, work: W, claimed_at: float) -> None:
+        self.work = work
         self.claimed_at = claimed_at
         self.started_at = 0.0
         self.stage: Literal["waiting", "running", "settling"] = "waiting"
@@ -34,10 +34,10 @@ class Run:
         self.ended_by: Literal["stop", "loss"] | None = None
         self.is_stopping = False
         self.is_abandoned = False
-        """Whether `stop()` gave up on a thread: its job is left to recovery."""
+        """Whether `stop()` gave up on a thread: its work is left to recovery."""
 
     def end(self, cause: Literal["stop", "loss"]) -> None:
-        """Cancel the handler; the cause decides whether its job is handed back."""
+        """Cancel the handler; the cause decides whether its work is handed back."""
         if cause == "stop":
             self.is_stopping = True
         # What was lost before stays lost: it is not ours to hand back.
@@ -47,27 +47,27 @@ class Run:
             asyncio.get_running_loop().call_soon(self.task.cancel)
 
 
-class Runs:
+class Runs(Generic[W]):
     """All claims held here: waiting for a slot, running, or waiting to be written."""
 
     def __init__(self) -> None:
-        self._held: set[Run] = set()
+        self._held: set[Run[W]] = set()
         self._quiet = asyncio.Event()
         self._quiet.set()
 
-    def add(self, runs: Iterable[Run]) -> None:
+    def add(self, runs: Iterable[Run[W]]) -> None:
         """Hold these claims from now on."""
         self._held.update(runs)
         if self._held:
             self._quiet.clear()
 
-    def discard(self, run: Run) -> None:
+    def discard(self, run: Run[W]) -> None:
         """Let go of a claim."""
         self._held.discard(run)
         if not self._held:
             self._quiet.set()
 
-    def __iter__(self) -> Iterator[Run]:
+    def __iter__(self) -> Iterator[Run[W]]:
         return iter(list(self._held))
 
     def __len__(self) -> int:

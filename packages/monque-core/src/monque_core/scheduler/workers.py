@@ -1,11 +1,11 @@
-"""Which handler serves which job name."""
+"""Which handler serves which name."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from monque_core.errors import WorkerRegistrationError
 
@@ -13,16 +13,33 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from datetime import timedelta
 
-    from monque_core.jobs.job import AnyJob
-
     Handler: TypeAlias = Callable[[Any], Awaitable[object] | object]
     CallNext: TypeAlias = Callable[..., Awaitable[object]]
-    Middleware: TypeAlias = Callable[[AnyJob, CallNext], Awaitable[object]]
+    Middleware: TypeAlias = Callable[[Any, CallNext], Awaitable[object]]
+
+
+class Work(Protocol):
+    """What every handler and middleware is given: a `Job`, or a `ReactiveTask`."""
+
+    @property
+    def id(self) -> Any:
+        """Tell jobs, or task records, apart."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Give the name its worker is registered under."""
+        ...
+
+    @property
+    def data(self) -> Any:
+        """Give what the work is about."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """The handler of one job name in this process."""
+    """The handler of one name in this process."""
 
     name: str
     handler: Handler
@@ -58,7 +75,7 @@ class Workers:
 
     @property
     def names(self) -> list[str]:
-        """Give the job names that are served here."""
+        """Give the names that are served here."""
         return list(self._by_name)
 
 

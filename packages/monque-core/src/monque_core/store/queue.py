@@ -11,6 +11,7 @@ from monque_core.store.documents import to_job, unreadable
 from monque_core.store.indexes import PENDING, PROCESSING
 from monque_core.store.selection import one_of
 from monque_core.store.transitions import CLAIM_ORDER, Owner, claim, due, set_aside
+from monque_core.store.turned_away import TurnedAway
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,11 +41,8 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class Unreadable(TurnedAway):
     """A document in the queue that is no job, and was set aside as failed."""
-
-    id: object
-    error: InvalidJobError
 
 
 class Queue:

@@ -1,0 +1,92 @@
+"""All that runs the work of one source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic
+
+from monque_core.scheduler.backlog import Backlog
+from monque_core.scheduler.claimer import Claimer
+from monque_core.scheduler.dispatcher import Dispatcher
+from monque_core.scheduler.heartbeat import Heartbeat
+from monque_core.scheduler.pace import Pace
+from monque_core.scheduler.probation import Probation
+from monque_core.scheduler.runner import Runner
+from monque_core.scheduler.runs import Runs
+from monque_core.scheduler.settler import Settler
+from monque_core.scheduler.slots import Slots
+from monque_core.scheduler.source import C, W
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from monque_core.clock import Clock
+    from monque_core.scheduler.announcer import Announcer
+    from monque_core.scheduler.capacity import Capacity
+    from monque_core.scheduler.loop import Loop
+    from monque_core.scheduler.source import Source
+    from monque_core.scheduler.wakeups import Wakeups
+    from monque_core.scheduler.workers import Middleware
+    from monque_core.threads import ThreadPool
+
+
+class Lane(Generic[W, C]):
+    """A source of work from claim to outcome, wired once."""
+
+    def __init__(
+        self,
+        source: Source[W, C],
+        wakeups: Wakeups,
+        clock: Clock,
+        capacity: Capacity,
+        middleware: Sequence[Middleware],
+        threads: ThreadPool,
+        announcer: Announcer,
+    ) -> None:
+        self.source = source
+        self.wakeups = wakeups
+        self.runs = runs = Runs[W]()
+        self._slots = slots = Slots(source.workers, capacity, self)
+        self._backlog = backlog = Backlog[W](slots)
+        self._settler = settler = Settler(source, clock, runs, announcer)
+        self.dispatcher = Dispatcher(
+            source=source,
+            claimer=Claimer(source, clock),
+            runner=Runner(source, middleware, threads),
+            settler=settler,
+            slots=slots,
+            backlog=backlog,
+            runs=runs,
+            wakeups=wakeups,
+            pace=Pace(),
+            probation=Probation(),
+            clock=clock,
+            announcer=announcer,
+        )
+        heartbeat = Heartbeat(source, clock, runs, backlog, wakeups, announcer)
+        self.loops: Sequence[Loop] = [settler, heartbeat, self.dispatcher]
+        capacity.join(self)
+
+    def is_waiting(self) -> bool:
+        """Tell whether a slot of the instance would be used here if there were one."""
+        names = {*self._backlog.names, *self.wakeups.expected_names}
+        return any(self._slots.own_free(name) for name in names)
+
+    def poke(self) -> None:
+        """Be told that there may be a slot."""
+        self.wakeups.poke()
+
+    def running(self, name: str) -> int:
+        """Tell how many runs of a name are under way."""
+        return sum(run.work.name == name and run.stage == "running" for run in self.runs)
+
+    async def is_idle(self, now: datetime) -> bool:
+        """Tell whether nothing is due or running; if something is due, look at it now."""
+        dispatcher = self.dispatcher
+        await self.runs.wait_until_none()
+        names, claims_before = self.source.workers.names, dispatcher.claims
+        due = bool(names) and await self.source.queue.has_due(names, now)
+        is_quiet = not self.runs and not dispatcher.is_claiming
+        if due and not dispatcher.is_claiming:
+            dispatcher.look_now()
+        return not due and is_quiet and dispatcher.claims == claims_before
