@@ -12,9 +12,10 @@ from pymongo import AsyncMongoClient
 
 from monque_core.jobs.outcome import COMPLETED, RELEASED
 from monque_core.local import LocalMongo
-from monque_core.store.changes import Change, ChangeStreamUnavailableError
+from monque_core.store.changes import Change
 from monque_core.store.documents import to_document
 from monque_core.store.ledger import Settlement
+from monque_core.store.streams import ChangeStreamUnavailableError
 from tests.support.commands import CommandLog, opens_stream
 from tests.support.samples import NOW, a_job
 from tests.support.stored import jobs_in

@@ -7,11 +7,13 @@ from monque_core.errors import (
     InvalidCursorError,
     InvalidJobError,
     JobStateError,
+    LeadershipLostError,
     MonqueConnectionError,
     MonqueError,
     OwnershipLostError,
     PayloadTooLargeError,
     ShutdownTimeoutError,
+    UnplannableError,
     WorkerRegistrationError,
 )
 from monque_core.jobs.backoff import backoff_delay
@@ -21,7 +23,9 @@ from monque_core.jobs.selector import JobSelector
 from monque_core.jobs.views import JobPage, QueueStats, QueueView, QueueWorker
 from monque_core.local import LocalMongo
 from monque_core.monque import Monque
-from monque_core.options import JobRetention, MonqueOptions
+from monque_core.options import JobRetention, MonqueOptions, ReactiveOptions
+from monque_core.reactive import ReactiveTask, SyncReactiveTask
+from monque_core.scheduler.workers import Work
 from monque_core.sync.monque import SyncMonque
 
 __all__ = [
@@ -36,6 +40,7 @@ __all__ = [
     "JobSelector",
     "JobStateError",
     "JobStatus",
+    "LeadershipLostError",
     "LocalMongo",
     "Monque",
     "MonqueConnectionError",
@@ -46,9 +51,14 @@ __all__ = [
     "QueueStats",
     "QueueView",
     "QueueWorker",
+    "ReactiveOptions",
+    "ReactiveTask",
     "ServerClock",
     "ShutdownTimeoutError",
     "SyncMonque",
+    "SyncReactiveTask",
+    "UnplannableError",
+    "Work",
     "WorkerRegistrationError",
     "backoff_delay",
     "next_cron_run",

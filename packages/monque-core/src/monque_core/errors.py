@@ -91,5 +91,22 @@ class OwnershipLostError(MonqueError):
     """A run's claim was taken over by someone else, so its outcome was not written."""
 
 
+class UnplannableError(MonqueError):
+    """A document cannot be planned for: an expression fails on it, or its snapshot is too large."""
+
+    def __init__(self, task: str, source_id: object, cause: Exception) -> None:
+        super().__init__(
+            f"the reactive task {task!r} cannot be planned for the document {source_id!r}, which "
+            f"is left out until it changes: {cause}"
+        )
+        self.task = task
+        self.source_id = source_id
+        self.__cause__ = cause
+
+
+class LeadershipLostError(MonqueError):
+    """Another instance leads the reactive tasks by now, so what this one planned was refused."""
+
+
 class AggregationTimeoutError(MonqueError):
     """The server's time limit ended a statistics query."""

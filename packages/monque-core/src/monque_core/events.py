@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from bson import ObjectId
 
     from monque_core.jobs.job import AnyJob, StatusName
+    from monque_core.tasks.record import TaskRecord
 
 JOB_START: Final = "job:start"
 JOB_COMPLETE: Final = "job:complete"
@@ -27,6 +28,15 @@ CHANGESTREAM_CONNECTED: Final = "changestream:connected"
 CHANGESTREAM_CLOSED: Final = "changestream:closed"
 CHANGESTREAM_ERROR: Final = "changestream:error"
 CHANGESTREAM_FALLBACK: Final = "changestream:fallback"
+TASK_START: Final = "task:start"
+TASK_COMPLETE: Final = "task:complete"
+TASK_FAIL: Final = "task:fail"
+TASK_ERROR: Final = "task:error"
+TASK_SKIPPED: Final = "task:skipped"
+LEADER_ACQUIRED: Final = "leader:acquired"
+LEADER_LOST: Final = "leader:lost"
+RECONCILE_START: Final = "reconcile:start"
+RECONCILE_COMPLETE: Final = "reconcile:complete"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +113,60 @@ class ChangeStreamChanged:
 
     error: BaseException | None = None
     reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStarted:
+    """The handler of a reactive task is about to run."""
+
+    task: TaskRecord
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCompleted:
+    """A run of a reactive task succeeded and its outcome is stored; `task` is as stored."""
+
+    task: TaskRecord
+    duration: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailed:
+    """A run of a reactive task failed and its outcome is stored; `task` is as stored."""
+
+    task: TaskRecord
+    error: BaseException
+    will_retry: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TaskErrored:
+    """Something unexpected happened to a reactive task, or while one was planned."""
+
+    error: BaseException
+    task: TaskRecord | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSkipped:
+    """A run ended quietly: its document is gone or no longer matches the filter."""
+
+    task: TaskRecord
+    duration: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChanged:
+    """This instance has begun or ceased to plan reactive tasks; each lease has a term."""
+
+    instance_id: str
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    """All documents of a reactive task are examined, or were: so many of them."""
+
+    task_name: str
+    reason: str
+    documents: int = 0

@@ -19,6 +19,10 @@ from monque_core.jobs.rules import (
 )
 from monque_core.options import MonqueOptions, Options
 from monque_core.producer import Producer
+from monque_core.reactions import Reactions
+from monque_core.reactive.announcer import TaskAnnouncer
+from monque_core.reactive.reactor import Reactor
+from monque_core.reactive.registry import Registry
 from monque_core.scheduler.announcer import Announcer
 from monque_core.scheduler.engine import Engine
 from monque_core.scheduler.job_source import retry_policy
@@ -30,6 +34,7 @@ from monque_core.scheduler.wakeups import Wakeups
 from monque_core.scheduler.workers import Worker, Workers, is_async
 from monque_core.signals import on_signals
 from monque_core.store.store import Store
+from monque_core.tasks.definition import TaskOptions, define
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,7 +52,7 @@ _SHORTEST_HEALTHY_SILENCE = 5.0
 _LAST_LISTENERS_SECONDS = 5.0
 
 
-class Monque(Producer, Inspector, Controller, IsolatingEmitter):
+class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
     """A job scheduler on one MongoDB collection.
 
     `db` is a PyMongo `AsyncDatabase`, a blocking PyMongo `Database` or a Motor database; the
@@ -57,9 +62,11 @@ class Monque(Producer, Inspector, Controller, IsolatingEmitter):
     def __init__(self, db: object, **options: Unpack[MonqueOptions]) -> None:
         super().__init__()
         self._workers = Workers()
+        self._reactive = Registry()
         self._middleware: list[Middleware] = []
         self._settle(db, options)
         self._engine: Engine | None = None
+        self._reactor: Reactor | None = None
         self._is_initialized = False
         self._initializing = asyncio.Lock()
         self._changing_state = asyncio.Lock()
@@ -164,7 +171,8 @@ class Monque(Producer, Inspector, Controller, IsolatingEmitter):
     async def run_until_idle(self, timeout: Duration | None = None) -> None:  # noqa: ASYNC109  # part of the contract
         """Return when nothing that has a worker here is due or running.
 
-        Retries and jobs in the future stay. Starts the instance for as long as that takes if it
+        Retries and jobs in the future stay. Changes that reactive tasks are for are planned
+        before, if this instance leads. Starts the instance for as long as that takes if it
         is not running. Raises `TimeoutError` after so many seconds.
         """
         deadline = None
@@ -174,6 +182,8 @@ class Monque(Producer, Inspector, Controller, IsolatingEmitter):
             engine, is_new = await self._start()
         try:
             async with asyncio.timeout_at(deadline):
+                if self._reactor is not None:
+                    await self._reactor.catch_up()
                 await engine.wait_until_idle()
         finally:
             if is_new:
@@ -234,12 +244,62 @@ class Monque(Producer, Inspector, Controller, IsolatingEmitter):
         limit = check_timeout(timeout)
 
         def register(function: H) -> H:
-            if not callable(function):
-                raise TypeError(f"the handler of {name!r} must be callable, not {function!r}")
-            worker = Worker(name, function, slots, limit, is_async(function))
-            self._workers.add(worker, replace=replace)
+            self._workers.add(_worker(name, function, slots, limit), replace=replace)
             if self._engine is not None:
                 self._engine.worker_added()
+            return function
+
+        return register if handler is None else register(handler)
+
+    @overload
+    def reactive(
+        self,
+        collection: object,
+        handler: None = None,
+        *,
+        concurrency: int | None = None,
+        timeout: Duration | None = None,
+        **options: Unpack[TaskOptions],
+    ) -> Callable[[H], H]: ...
+
+    @overload
+    def reactive(
+        self,
+        collection: object,
+        handler: H,
+        *,
+        concurrency: int | None = None,
+        timeout: Duration | None = None,
+        **options: Unpack[TaskOptions],
+    ) -> H: ...
+
+    def reactive(
+        self,
+        collection: object,
+        handler: H | None = None,
+        *,
+        concurrency: int | None = None,
+        timeout: Duration | None = None,
+        **options: Unpack[TaskOptions],
+    ) -> H | Callable[[H], H]:
+        """Run a handler when documents of a collection change, as a decorator or directly.
+
+        The collection is a name, or a PyMongo or Motor collection of the same deployment; the
+        options are those of `TaskOptions`. An `async def` handler gets a `ReactiveTask`, a `def`
+        one, which runs in a thread, a `SyncReactiveTask`.
+        """
+        place = self._store.tasks.place_of(collection)
+        definition = define(*place, codec=self._store.codec, **options)
+        slots = self._options.worker_concurrency
+        if concurrency is not None:
+            slots = check_concurrency(concurrency)
+        limit = check_timeout(timeout)
+
+        def register(function: H) -> H:
+            worker = _worker(definition.name, function, slots, limit)
+            self._reactive.add(definition, worker)
+            if self._reactor is not None:
+                self._reactor.serve()
             return function
 
         return register if handler is None else register(handler)
@@ -271,8 +331,16 @@ class Monque(Producer, Inspector, Controller, IsolatingEmitter):
                 self._middleware,
                 self._announcer,
             )
+            reactor = Reactor(
+                self._store,
+                self._options,
+                self._reactive,
+                engine,
+                TaskAnnouncer(self._announcer),
+            )
+            reactor.serve()
             await engine.start()
-            self._engine = engine
+            self._engine, self._reactor = engine, reactor
             return engine, True
 
     async def _stop(self, seconds: float) -> None:
@@ -283,7 +351,7 @@ class Monque(Producer, Inspector, Controller, IsolatingEmitter):
                     try:
                         await engine.stop(seconds)
                     finally:
-                        self._engine = None
+                        self._engine = self._reactor = None
                 await self._end_listeners()
                 await self._store.dismiss_threads()
         finally:
@@ -332,6 +400,12 @@ class Monque(Producer, Inspector, Controller, IsolatingEmitter):
             Wakeups(self._workers),
             self._announcer,
         )
+
+
+def _worker(name: str, handler: Handler, concurrency: int, timeout: timedelta | None) -> Worker:
+    if not callable(handler):
+        raise TypeError(f"the handler of {name!r} must be callable, not {handler!r}")
+    return Worker(name, handler, concurrency, timeout, is_async(handler))
 
 
 def check_limit(timeout: Duration) -> timedelta:

@@ -45,6 +45,35 @@ class JobRetention:
         return {status: to_timedelta(age) for status, age in limits.items() if age is not None}
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReactiveOptions:
+    """The pace of reactive tasks: durations in seconds or `timedelta`."""
+
+    visibility_timeout: Duration = timedelta(seconds=60)
+    """How long a run stays a silent instance's own; it is renewed five times as often."""
+    leader_lease: Duration = timedelta(seconds=30)
+    """How long a silent leader stays the leader; it is renewed three times as often."""
+    flush_size: int = 1000
+    """How many changed documents are planned together at most."""
+    flush_interval: Duration = timedelta(milliseconds=500)
+    """How long changes gather at most, before they are planned."""
+    cleanup_interval: Duration = timedelta(hours=1)
+    """How often records that are no longer needed are looked for."""
+
+    def __post_init__(self) -> None:
+        """Turn every duration into a `timedelta`, refusing what is none."""
+        least = {
+            "visibility_timeout": 5 * SHORTEST_HEARTBEAT,
+            "leader_lease": 3 * SHORTEST_HEARTBEAT,
+            "flush_interval": timedelta(milliseconds=1),
+            "cleanup_interval": SHORTEST_HEARTBEAT,
+        }
+        for name, shortest in least.items():
+            checked = _duration(f"reactive_options.{name}", getattr(self, name), shortest)
+            object.__setattr__(self, name, checked)
+        _count("reactive_options.flush_size", self.flush_size)
+
+
 class MonqueOptions(TypedDict, total=False):
     """The keyword arguments of `Monque`; durations are seconds or `timedelta`."""
 
@@ -66,6 +95,7 @@ class MonqueOptions(TypedDict, total=False):
     skip_index_creation: bool
     max_payload_size: int | None
     stats_cache_ttl: Duration
+    reactive_options: ReactiveOptions
     clock: Clock
 
 
@@ -91,6 +121,7 @@ class Options:
     skip_index_creation: bool = False
     max_payload_size: int | None = None
     stats_cache_ttl: timedelta = timedelta(seconds=5)
+    reactive_options: ReactiveOptions = field(default_factory=ReactiveOptions)
     clock: Clock = field(default_factory=ServerClock)
 
     @classmethod
@@ -202,6 +233,12 @@ def _retention(name: str, value: object) -> JobRetention | None:
     return value
 
 
+def _reactive_options(name: str, value: object) -> ReactiveOptions:
+    if not isinstance(value, ReactiveOptions):
+        raise _bad(name, value, "ReactiveOptions(visibility_timeout=…, leader_lease=…, …)")
+    return value
+
+
 def _clock(name: str, value: object) -> Clock:
     if not isinstance(value, Clock):
         raise _bad(name, value, "an object whose now() gives an aware datetime")
@@ -235,5 +272,6 @@ _CHECKS = {
     "skip_index_creation": check_flag,
     "max_payload_size": _optional_count,
     "stats_cache_ttl": _any_duration,
+    "reactive_options": _reactive_options,
     "clock": _clock,
 }

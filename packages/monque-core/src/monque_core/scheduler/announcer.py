@@ -30,15 +30,15 @@ class Announcer:
 
     def started(self, job: AnyJob) -> None:
         """Say that a handler is about to run."""
-        self._tell(events.JOB_START, lambda: events.JobStarted(job))
+        self.tell(events.JOB_START, lambda: events.JobStarted(job))
 
     def completed(self, stored: Callable[[], AnyJob], duration: timedelta) -> None:
         """Say that a success is written."""
-        self._tell(events.JOB_COMPLETE, lambda: events.JobCompleted(stored(), duration))
+        self.tell(events.JOB_COMPLETE, lambda: events.JobCompleted(stored(), duration))
 
     def failed(self, job: AnyJob, error: BaseException, *, will_retry: bool) -> None:
         """Say that a failure is written."""
-        if not self._tell(events.JOB_FAIL, lambda: events.JobFailed(job, error, will_retry)):
+        if not self.tell(events.JOB_FAIL, lambda: events.JobFailed(job, error, will_retry)):
             fate = "will be retried" if will_retry else "is given up"
             logger.warning(
                 "job %s %s failed and %s: %s",
@@ -56,35 +56,36 @@ class Announcer:
                 logger.debug("MongoDB is still away: %s", error)
                 return
             self._outage_told = self._contact.outages
-        if not self._tell(events.JOB_ERROR, lambda: events.JobErrored(error, job)):
+        if not self.tell(events.JOB_ERROR, lambda: events.JobErrored(error, job)):
             logger.error("%s", _about(error, job), exc_info=error)
 
     def recovered(self, count: int) -> None:
         """Say that abandoned jobs are back in the queue."""
-        if not self._tell(events.STALE_RECOVERED, lambda: events.StaleRecovered(count)):
+        if not self.tell(events.STALE_RECOVERED, lambda: events.StaleRecovered(count)):
             logger.warning("recovered %d job(s) of instances that died", count)
 
     def stream_connected(self) -> None:
         """Say that changes are seen as they happen."""
-        self._tell(events.CHANGESTREAM_CONNECTED, events.ChangeStreamChanged)
+        self.tell(events.CHANGESTREAM_CONNECTED, events.ChangeStreamChanged)
 
     def stream_closed(self) -> None:
         """Say that the change stream is no more."""
-        self._tell(events.CHANGESTREAM_CLOSED, events.ChangeStreamChanged)
+        self.tell(events.CHANGESTREAM_CLOSED, events.ChangeStreamChanged)
 
     def stream_failed(self, error: BaseException) -> None:
         """Say that the change stream broke."""
         changed = events.ChangeStreamChanged(error=error)
-        if not self._tell(events.CHANGESTREAM_ERROR, lambda: changed):
+        if not self.tell(events.CHANGESTREAM_ERROR, lambda: changed):
             logger.warning("the change stream broke, polling meanwhile: %s", error)
 
     def stream_unavailable(self, reason: str) -> None:
         """Say that there will be no change stream."""
         changed = events.ChangeStreamChanged(reason=reason)
-        if not self._tell(events.CHANGESTREAM_FALLBACK, lambda: changed):
+        if not self.tell(events.CHANGESTREAM_FALLBACK, lambda: changed):
             logger.info("no change stream here, polling instead: %s", reason)
 
-    def _tell(self, event: str, make: Callable[[], object]) -> bool:
+    def tell(self, event: str, make: Callable[[], object]) -> bool:
+        """Emit an event if anyone listens, and tell whether anyone did."""
         if not self._emitter.listeners(event):
             return False
         return self._emitter.emit(event, make())

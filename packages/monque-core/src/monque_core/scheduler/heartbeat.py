@@ -48,7 +48,7 @@ class Heartbeat(Periodic, Generic[W, C]):
         beating = list(self._runs)
         if not beating:
             return
-        lost = await self._source.renew([run.work for run in beating], self._clock.now())
+        lost = await self._source.renew(beating, self._clock.now())
         for run in beating:
             if (run.work.id, run.work.claim_token) in lost and run in self._runs:
                 self._lose(run)

@@ -123,9 +123,9 @@ class JobSource(Source[AnyJob, Candidate]):
             self._announce(ending, now)
         return True
 
-    async def renew(self, works: Sequence[AnyJob], now: datetime) -> Collection[Claim]:
+    async def renew(self, runs: Sequence[Run[AnyJob]], now: datetime) -> Collection[Claim]:
         """Keep claims alive, and give those that are no longer ours."""
-        return await self._ledger.renew(works, now)
+        return await self._ledger.renew([run.work for run in runs], now)
 
     def lost(self, work: AnyJob) -> None:
         """Say that a claim was taken over while its handler ran."""

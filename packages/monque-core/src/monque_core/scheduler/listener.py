@@ -7,7 +7,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from monque_core.scheduler.loop import Loop, end
-from monque_core.store.changes import ChangeStreamUnavailableError
+from monque_core.store.streams import ChangeStreamUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -37,7 +37,8 @@ class Runner(Generic[W, C]):
         error: BaseException | None = None
         try:
             worker = self._source.workers[run.work.name]
-            await self._call(run, worker, self._source.begin(run))
+            run.given = work = self._source.begin(run)
+            await self._call(run, worker, work)
         except BaseException as raised:  # noqa: BLE001  # whatever a handler raises is its failure
             error = raised
         duration = timedelta(seconds=time.perf_counter() - started)

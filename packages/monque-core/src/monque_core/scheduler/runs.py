@@ -10,6 +10,8 @@ from monque_core.scheduler.source import W
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from monque_core.scheduler.workers import Work
+
 
 class Run(Generic[W]):
     """One claim, from the moment it is made until its outcome is written."""
@@ -17,6 +19,7 @@ class Run(Generic[W]):
     __slots__ = (
         "claimed_at",
         "ended_by",
+        "given",
         "is_abandoned",
         "is_stopping",
         "stage",
@@ -27,6 +30,8 @@ class Run(Generic[W]):
 
     def __init__(self, work: W, claimed_at: float) -> None:
         self.work = work
+        self.given: Work | None = None
+        """What its handler works with, once it has started."""
         self.claimed_at = claimed_at
         self.started_at = 0.0
         self.stage: Literal["waiting", "running", "settling"] = "waiting"

@@ -171,7 +171,7 @@ class Source(ABC, Generic[W, C]):
         """Tell what was written; False if the ending was changed and must be settled again."""
 
     @abstractmethod
-    async def renew(self, works: Sequence[W], now: datetime) -> Collection[Claim]:
+    async def renew(self, runs: Sequence[Run[W]], now: datetime) -> Collection[Claim]:
         """Keep claims alive, and give those that are no longer ours."""
 
     @abstractmethod

@@ -68,9 +68,12 @@ class Handle:
         )
         self._threads = ThreadPool("monque-mongo")
 
-    def collection(self, name: str) -> Collection:
-        """Give a collection that reads from the primary and speaks aware datetimes."""
-        return Collection(self, name)
+    def collection(self, name: str, database: str | None = None) -> Collection:
+        """Give a collection that reads from the primary and speaks aware datetimes.
+
+        It is of this database unless another of the same deployment is named.
+        """
+        return Collection(self, name, database)
 
     async def command(self, command: str) -> Document:
         """Run a database command."""
@@ -149,14 +152,16 @@ class Handle:
 class Collection:
     """The collection methods monque uses, awaitable for every kind of handle."""
 
-    def __init__(self, handle: Handle, name: str) -> None:
+    def __init__(self, handle: Handle, name: str, database: str | None = None) -> None:
         self.name = name
+        self.database = handle.native.name if database is None else database
         self._handle = handle
         native: AsyncCollection[Document] | BlockingCollection[Document]
-        native = handle.native.get_collection(
+        native = handle.native.client.get_database(self.database).get_collection(
             name,
             codec_options=handle.codec,
             read_preference=ReadPreference.PRIMARY,
+            write_concern=handle.native.write_concern,
             read_concern=ReadConcern("local"),
         )
         # Both kinds have the same methods; only what they return differs.
@@ -205,9 +210,11 @@ class Collection:
         """Insert documents in order."""
         await self._call("insert_many", documents, session=session)
 
-    async def update_one(self, filter: Mapping[str, object], update: Update) -> int:
+    async def update_one(
+        self, filter: Mapping[str, object], update: Update, session: Session | None = None
+    ) -> int:
         """Update one document and tell how many matched."""
-        result = await self._call("update_one", filter, update)
+        result = await self._call("update_one", filter, update, session=session)
         return int(result.matched_count)
 
     async def update_many(self, filter: Mapping[str, object], update: Update) -> int:

@@ -25,12 +25,22 @@ class ServerTime:
 
 
 @dataclass(frozen=True, slots=True)
+class Grant(ServerTime):
+    """A lease that was taken or renewed, and the server's time at that moment."""
+
+    term: int
+    """Grows with every change of the holder: what was decided in a lower term is outdated."""
+
+
+@dataclass(frozen=True, slots=True)
 class Lease:
     """A lease as stored."""
 
-    holder: str
+    holder: str | None
+    """None once it has been laid down."""
     expires_at: datetime
     is_expired: bool
+    term: int
 
 
 class Leases:
@@ -39,10 +49,17 @@ class Leases:
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
 
-    async def take(self, key: str, holder: str, duration: timedelta) -> ServerTime | None:
-        """Take a free or expired lease, or renew one's own; None if someone else holds it."""
+    async def take(
+        self, key: str, holder: str, duration: timedelta, *, new_term: bool = False
+    ) -> Grant | None:
+        """Take a free or expired lease, or renew one's own; None if someone else holds it.
+
+        One's own stays in its term, unless a new one is asked for.
+        """
         milliseconds = to_milliseconds(duration)
         expiry = {"$dateAdd": {"startDate": "$$NOW", "unit": "millisecond", "amount": milliseconds}}
+        mine = {"$literal": holder}
+        is_new_term = {"$or": [new_term, {"$ne": ["$holder", mine]}]}
         asked_ns = time.monotonic_ns()
         document = await self._collection.find_one_and_update(
             {"_id": key},
@@ -50,8 +67,11 @@ class Leases:
                 {"$set": {"isMine": _is_free_for(holder)}},
                 {
                     "$set": {
-                        "holder": {"$cond": ["$isMine", {"$literal": holder}, "$holder"]},
+                        "holder": {"$cond": ["$isMine", mine, "$holder"]},
                         "expiresAt": {"$cond": ["$isMine", expiry, "$expiresAt"]},
+                        "term": {
+                            "$cond": [{"$and": ["$isMine", is_new_term]}, _next_term(), "$term"]
+                        },
                     }
                 },
                 {"$unset": "isMine"},
@@ -60,10 +80,10 @@ class Leases:
         )
         answered_ns = time.monotonic_ns()
         assert document is not None
-        if document["holder"] != holder:
+        if document.get("holder") != holder:
             return None
         server_now = document["expiresAt"] - timedelta(milliseconds=milliseconds)
-        return ServerTime(server_now, asked_ns, answered_ns)
+        return Grant(server_now, asked_ns, answered_ns, _term(document))
 
     async def read(self, key: str) -> Lease | None:
         """See who holds a lease."""
@@ -76,11 +96,19 @@ class Leases:
         if not documents:
             return None
         (document,) = documents
-        return Lease(document["holder"], document["expiresAt"], document["isExpired"])
+        holder, expires_at = document.get("holder"), document["expiresAt"]
+        return Lease(holder, expires_at, document["isExpired"], _term(document))
 
     async def give_back(self, key: str, holder: str) -> None:
         """Let go of a lease, if it is still one's own."""
         await self._collection.delete_one({"_id": key, "holder": holder})
+
+    async def lay_down(self, key: str, holder: str) -> None:
+        """Let go of a lease, if it is still one's own, but keep its term for the next holder."""
+        await self._collection.update_one(
+            {"_id": key, "holder": holder},
+            [{"$set": {"expiresAt": "$$NOW"}}, {"$unset": "holder"}],
+        )
 
 
 def _is_free_for(holder: str) -> Document:
@@ -91,3 +119,15 @@ def _is_free_for(holder: str) -> Document:
             {"$lte": [{"$ifNull": ["$expiresAt", "$$NOW"]}, "$$NOW"]},
         ]
     }
+
+
+def _next_term() -> Document:
+    """Compute a term above all before, even if the server has removed the lease meanwhile."""
+    is_numbered = {"$isNumber": "$term"}
+    following = {"$cond": [is_numbered, {"$add": [{"$toLong": "$term"}, 1]}, 0]}
+    return {"$max": [{"$toLong": "$$NOW"}, following]}
+
+
+def _term(document: Document) -> int:
+    """Read a term; leases of former versions have none."""
+    return int(document.get("term") or 0)

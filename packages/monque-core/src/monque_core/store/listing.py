@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from monque_core.errors import InvalidJobError
 from monque_core.jobs.cursor import Cursor, Place
 from monque_core.jobs.job import JobStatus
+from monque_core.store import paging
 from monque_core.store.documents import to_job
 from monque_core.store.indexes import RECURRING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from monque_core.jobs.job import AnyJob
     from monque_core.store.handle import Collection, Document
+    from monque_core.store.paging import Sheet, Start
 
 SortName: TypeAlias = Literal["created_at", "updated_at", "next_run_at"]
 
@@ -112,50 +114,14 @@ class Listing:
         self, chosen: Document, order: Order, cursor: Cursor | None, limit: int
     ) -> Page:
         """Read what comes after the page of a cursor, or the first page."""
-        beyond: Document = {}
-        if cursor is not None:
-            is_begin = cursor.edge == "begin"
-            beyond = order.from_(cursor.first) if is_begin else order.beyond(cursor.last)
-        documents, has_next = await self._stretch(chosen, order, beyond, limit)
-        if not documents:
-            if cursor is None:
-                return Page([], None, has_next=False, has_previous=False)
-            at_end = Cursor(cursor.last, cursor.last, "end")
-            before = order.reversed.from_(cursor.last)
-            return Page([], at_end, False, await self._exists(chosen, order, before))
-        page = Cursor(order.place(documents[0]), order.place(documents[-1]))
-        before = order.reversed.beyond(page.first)
-        has_previous = await self._exists(chosen, order, before)
-        return Page(_readable(documents), page, has_next, has_previous)
+        return _page(await paging.page_after(self._rows(chosen, order), cursor, limit))
 
     async def page_before(self, chosen: Document, order: Order, cursor: Cursor, limit: int) -> Page:
         """Read what comes before the page of a cursor."""
-        backwards = order.reversed
-        is_end = cursor.edge == "end"
-        beyond = backwards.from_(cursor.last) if is_end else backwards.beyond(cursor.first)
-        documents, has_previous = await self._stretch(chosen, backwards, beyond, limit)
-        if not documents:
-            at_begin = Cursor(cursor.first, cursor.first, "begin")
-            after = order.from_(cursor.first)
-            return Page([], at_begin, await self._exists(chosen, order, after), False)
-        documents.reverse()
-        page = Cursor(order.place(documents[0]), order.place(documents[-1]))
-        has_next = await self._exists(chosen, order, order.beyond(page.last))
-        return Page(_readable(documents), page, has_next, has_previous)
+        return _page(await paging.page_before(self._rows(chosen, order), cursor, limit))
 
-    async def _stretch(
-        self, chosen: Document, order: Order, beyond: Document, limit: int
-    ) -> tuple[list[Document], bool]:
-        """Read the chosen jobs beyond a place, and tell whether there are more."""
-        condition = {"$and": [chosen, order.sortable, beyond]}
-        documents = await self._collection.find(condition, sort=order.keys, limit=limit + 1)
-        return documents[:limit], len(documents) > limit
-
-    async def _exists(self, chosen: Document, order: Order, beyond: Document) -> bool:
-        """Tell whether any chosen job is beyond a place."""
-        condition = {"$and": [chosen, order.sortable, beyond]}
-        found = await self._collection.find_one(condition, projection={"_id": 1}, sort=order.keys)
-        return found is not None
+    def _rows(self, chosen: Document, order: Order) -> _Jobs:
+        return _Jobs(self._collection, chosen, order)
 
     async def schedules(self, name: str | None) -> list[AnyJob]:
         """Read the recurring jobs, of one name or all."""
@@ -165,6 +131,41 @@ class Listing:
             sort=[("name", 1)],
         )
         return _readable(documents)
+
+
+class _Jobs:
+    """The chosen jobs in order."""
+
+    def __init__(self, collection: Collection, chosen: Document, order: Order) -> None:
+        self._collection = collection
+        self._chosen = chosen
+        self._order = order
+
+    async def read(self, start: Start | None, limit: int, *, backwards: bool) -> list[Document]:
+        order = self._order.reversed if backwards else self._order
+        return await self._collection.find(
+            self._following(start, order), sort=order.keys, limit=limit
+        )
+
+    async def has_any(self, start: Start, *, backwards: bool) -> bool:
+        order = self._order.reversed if backwards else self._order
+        found = await self._collection.find_one(
+            self._following(start, order), projection={"_id": 1}, sort=order.keys
+        )
+        return found is not None
+
+    def place(self, row: Document) -> Place:
+        return self._order.place(row)
+
+    def _following(self, start: Start | None, order: Order) -> Document:
+        beyond: Document = {}
+        if start is not None:
+            beyond = order.from_(start.place) if start.inclusive else order.beyond(start.place)
+        return {"$and": [self._chosen, order.sortable, beyond]}
+
+
+def _page(sheet: Sheet[Document]) -> Page:
+    return Page(_readable(sheet.rows), sheet.cursor, sheet.has_next, sheet.has_previous)
 
 
 def _readable(documents: Sequence[Document]) -> list[AnyJob]:

@@ -22,6 +22,7 @@ from monque_core.store.retention import Finished
 from monque_core.store.schedules import Schedules
 from monque_core.store.stale_jobs import StaleJobs
 from monque_core.store.statistics import Statistics
+from monque_core.store.tasks.store import TaskStore
 from monque_core.store.transitions import Owner
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Store:
         self.control = Control(jobs)
         self._meta = self._handle.collection(f"{options.collection_name}_meta")
         self.leases = Leases(self._meta)
+        self.tasks = TaskStore(self._handle, self._meta, self.leases, options)
         self.changes = Changes(
             jobs,
             blocking=self._handle.is_blocking,

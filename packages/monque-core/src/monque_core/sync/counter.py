@@ -8,6 +8,7 @@ from monque_core.controller import Controller
 from monque_core.inspector import Inspector
 from monque_core.jobs.draft import Limits
 from monque_core.producer import Producer
+from monque_core.reactions import Reactions
 from monque_core.store.store import Store
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Home(Protocol):
         """Tell how many jobs of a name run."""
 
 
-class Counter(Producer, Inspector, Controller):
+class Counter(Producer, Inspector, Controller, Reactions):
     """The methods of `Monque` that need no running instance, on a store that blocks.
 
     Not one of them waits for anything but MongoDB, so each runs to its end by itself, in

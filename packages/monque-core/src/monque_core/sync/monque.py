@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from monque_core.options import MonqueOptions
     from monque_core.scheduler.workers import Handler, Middleware
     from monque_core.sync.loop_thread import LoopThread
+    from monque_core.tasks.definition import TaskOptions
 
 H = TypeVar("H", bound="Handler")
 M = TypeVar("M", bound="Middleware")
@@ -96,6 +97,12 @@ class SyncMonque:
     get_schedules = _blocking(Counter.get_schedules)
     get_queue_stats = _blocking(Counter.get_queue_stats)
     get_queue_view_summaries = _blocking(Counter.get_queue_view_summaries)
+
+    get_reactive_tasks = _blocking(Counter.get_reactive_tasks)
+    count_reactive_tasks = _blocking(Counter.count_reactive_tasks)
+    retry_reactive_tasks = _blocking(Counter.retry_reactive_tasks)
+    reconcile = _blocking(Counter.reconcile)
+    get_reactive_stats = _blocking(Counter.get_reactive_stats)
 
     @property
     def scheduler_instance_id(self) -> str:
@@ -227,6 +234,52 @@ class SyncMonque:
         self._refuse_in_child()
         register = self._monque.worker(
             name, concurrency=concurrency, timeout=timeout, replace=replace
+        )
+
+        def register_there(function: H) -> H:
+            return self._workshop.do(lambda: register(function))
+
+        return register_there if handler is None else register_there(handler)
+
+    @overload
+    def reactive(
+        self,
+        collection: object,
+        handler: None = None,
+        *,
+        concurrency: int | None = None,
+        timeout: Duration | None = None,
+        **options: Unpack[TaskOptions],
+    ) -> Callable[[H], H]: ...
+
+    @overload
+    def reactive(
+        self,
+        collection: object,
+        handler: H,
+        *,
+        concurrency: int | None = None,
+        timeout: Duration | None = None,
+        **options: Unpack[TaskOptions],
+    ) -> H: ...
+
+    def reactive(
+        self,
+        collection: object,
+        handler: H | None = None,
+        *,
+        concurrency: int | None = None,
+        timeout: Duration | None = None,
+        **options: Unpack[TaskOptions],
+    ) -> H | Callable[[H], H]:
+        """Run a handler when documents of a collection change, as a decorator or directly.
+
+        A `def` handler runs in a thread and gets a `SyncReactiveTask`, an `async def` one runs on
+        the event loop of the workers and gets a `ReactiveTask`.
+        """
+        self._refuse_in_child()
+        register = self._monque.reactive(
+            collection, concurrency=concurrency, timeout=timeout, **options
         )
 
         def register_there(function: H) -> H:

@@ -1,0 +1,78 @@
+"""Removing the records of documents that are gone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from monque_core.durations import to_timedelta
+from monque_core.errors import LeadershipLostError
+
+if TYPE_CHECKING:
+    from monque_core.clock import Clock
+    from monque_core.options import ReactiveOptions
+    from monque_core.reactive.agenda import Agenda
+    from monque_core.reactive.announcer import TaskAnnouncer
+    from monque_core.store.tasks.store import TaskStore
+    from monque_core.tasks.definition import Declaration
+
+_GRACE = 0.05
+
+
+class Cleaner:
+    """Looks for records that have been of no use for long enough."""
+
+    def __init__(
+        self,
+        store: TaskStore,
+        agenda: Agenda,
+        clock: Clock,
+        options: ReactiveOptions,
+        announcer: TaskAnnouncer,
+    ) -> None:
+        self._store = store
+        self._agenda = agenda
+        self._clock = clock
+        self._interval = to_timedelta(options.cleanup_interval).total_seconds()
+        self._announcer = announcer
+        self._next_at = 0.0
+        self._signal = asyncio.Event()
+
+    def poke(self) -> None:
+        """Look as soon as can be."""
+        self._look_at(asyncio.get_running_loop().time())
+
+    def expect(self, declaration: Declaration) -> None:
+        """Look again when the documents that went just now have been gone for long enough."""
+        if declaration.cleanup.when != "never":
+            quiet = declaration.cleanup.quiet_time.total_seconds()
+            self._look_at(asyncio.get_running_loop().time() + quiet + _GRACE)
+
+    async def run(self) -> None:
+        """Clean up at once, then every interval, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._next_at = loop.time() + self._interval
+            for declaration in self._agenda:
+                await self._clean(declaration)
+            while loop.time() < self._next_at:
+                self._signal.clear()
+                try:
+                    async with asyncio.timeout_at(self._next_at):
+                        await self._signal.wait()
+                except TimeoutError:
+                    pass
+
+    async def _clean(self, declaration: Declaration) -> None:
+        try:
+            async for _ in self._store.upkeep.clean(declaration, self._clock.now()):
+                pass
+        except LeadershipLostError:
+            raise
+        except Exception as error:  # noqa: BLE001  # the next look tries again
+            self._announcer.errored(error)
+
+    def _look_at(self, at: float) -> None:
+        if at < self._next_at:
+            self._next_at = at
+            self._signal.set()

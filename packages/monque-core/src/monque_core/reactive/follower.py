@@ -1,0 +1,216 @@
+"""Following the changes of one database, and handing them to the planner."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from monque_core.durations import to_timedelta
+from monque_core.errors import LeadershipLostError
+from monque_core.reactive.gathering import Gathering
+from monque_core.scheduler.loop import end
+from monque_core.store.streams import ChangeStreamUnavailableError
+from monque_core.store.tasks.sources import HistoryLostError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from monque_core.clock import Clock
+    from monque_core.options import ReactiveOptions
+    from monque_core.reactive.agenda import Agenda
+    from monque_core.reactive.announcer import TaskAnnouncer
+    from monque_core.reactive.leader import Leadership
+    from monque_core.reactive.planner import Planner
+    from monque_core.reactive.reconciler import Reconciler
+    from monque_core.store.tasks.sources import SourceStream
+    from monque_core.store.tasks.store import TaskStore
+
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 10.0
+_SAVE_GAP = timedelta(seconds=10)
+_UNWATCHED_GAP = 10.0
+_SHORTEST_LINGER = 0.005
+_HURRIED_AWAIT = timedelta(milliseconds=20)
+
+
+class Follower:
+    """Reads one change stream; while one batch is planned, the next one gathers."""
+
+    def __init__(
+        self,
+        database: str,
+        store: TaskStore,
+        agenda: Agenda,
+        planner: Planner,
+        reconciler: Reconciler,
+        leadership: Leadership,
+        clock: Clock,
+        options: ReactiveOptions,
+        announcer: TaskAnnouncer,
+    ) -> None:
+        self._database = database
+        self._store = store
+        self._agenda = agenda
+        self._planner = planner
+        self._reconciler = reconciler
+        self._leadership = leadership
+        self._clock = clock
+        self._flush_size = options.flush_size
+        self._longest_linger = to_timedelta(options.flush_interval).total_seconds()
+        self._announcer = announcer
+        self._reading: asyncio.Task[None] | None = None
+        self._pause = _FIRST_PAUSE
+        self._catching_up: asyncio.Event | None = None
+        self.collections: set[str] = set()
+        """The collections that are followed, or about to be."""
+
+    def follow_anew(self) -> None:
+        """Open the stream again, for the collections that are watched now."""
+        if self._reading is not None:
+            self._reading.cancel()
+
+    async def catch_up(self) -> None:
+        """Wait until everything that was written before this call is planned."""
+        self._catching_up = caught_up = asyncio.Event()
+        self.follow_anew()
+        await caught_up.wait()
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        while True:
+            try:
+                await self._follow()
+            except ChangeStreamUnavailableError as error:
+                self._announcer.unwatched(str(error))
+                await self._do_without()
+            except LeadershipLostError:
+                raise
+            except Exception as error:  # noqa: BLE001  # whatever broke the stream, open a new one
+                self._announcer.stream_failed(error)
+                await asyncio.sleep(self._pause)
+                self._pause = min(_LONGEST_PAUSE, 2 * self._pause)
+
+    async def _follow(self) -> None:
+        """Follow one stream until the watched collections change, or it ends."""
+        self.collections = collections = self._agenda.places.get(self._database, set())
+        stream = await self._open(collections)
+        self._pause = _FIRST_PAUSE
+        try:
+            # From here on nothing is missed, so that scans may begin.
+            await self._agenda.followed(self._database, collections)
+            await self._read_and_flush(stream)
+        finally:
+            await stream.close()
+
+    async def _open(self, collections: Iterable[str]) -> SourceStream:
+        """Go on where the last flush ended; where that is not known, examine everything."""
+        progress, sources = self._store.progress, self._store.sources
+        hurried = None if self._catching_up is None else _HURRIED_AWAIT
+        watched = sorted(collections)
+        token = await progress.load_token(self._database)
+        if token is not None:
+            try:
+                return await sources.open(self._database, watched, token, longest_wait=hurried)
+            except HistoryLostError as error:
+                self._announcer.errored(error)
+        stream = await sources.open(self._database, watched, longest_wait=hurried)
+        try:
+            if token is None:
+                await self._examine_everything(but=await self._unexamined())
+            else:
+                await self._examine_everything("the history of changes is lost")
+            if stream.token is not None:
+                await self._save(stream.token)
+        except BaseException:
+            await stream.close()
+            raise
+        return stream
+
+    async def _read_and_flush(self, stream: SourceStream) -> None:
+        gathering = Gathering(self._flush_size)
+        self._reading = reading = asyncio.create_task(
+            self._read(stream, gathering), name="monque-follow"
+        )
+        flushing = asyncio.create_task(self._flush(gathering), name="monque-flush")
+        try:
+            await asyncio.wait([reading, flushing], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._reading = None
+            await end(reading)
+            # What only gathered will be read again: its token is not saved.
+            await end(flushing)
+        for task in (reading, flushing):
+            if not task.cancelled():
+                task.result()
+
+    async def _read(self, stream: SourceStream, gathering: Gathering) -> None:
+        while True:
+            try:
+                change = await stream.next()
+            except EOFError:
+                # The database was dropped. What was read of it must not be read again and again.
+                await gathering.drain()
+                return
+            await gathering.put(change, stream.token)
+
+    async def _flush(self, gathering: Gathering) -> None:
+        saved: Mapping[str, Any] | None = None
+        while True:
+            gap = _SAVE_GAP if self._catching_up is None else _HURRIED_AWAIT
+            await gathering.wait(gap, self._linger())
+            batch, token = gathering.take()
+            if batch:
+                await self._planner.flush(self._database, batch)
+                if batch.replaced:
+                    self._reconciler.poke()
+            if token is not None and token != saved:
+                await self._save(token)
+                saved = token
+            gathering.planned()
+            if self._catching_up is not None and gathering.is_at_end and gathering.is_empty:
+                self._catching_up.set()
+                self._catching_up = None
+                # With a longer await from now on.
+                self.follow_anew()
+
+    def _linger(self) -> float:
+        """Tell for how many seconds changes may gather: less than they are debounced anyway."""
+        debounce = self._agenda.shortest_debounce(self._database)
+        if debounce is None:
+            return self._longest_linger
+        return min(self._longest_linger, max(_SHORTEST_LINGER, debounce.total_seconds() / 2))
+
+    async def _save(self, token: Any) -> None:
+        await self._store.progress.save_token(
+            self._database, token, self._clock.now(), self._leadership.term
+        )
+
+    async def _examine_everything(
+        self, reason: str = "it is not known what happened before", but: Collection[str] = ()
+    ) -> None:
+        """Ask for a reconciliation of every task here."""
+        for declaration in self._agenda.in_database(self._database):
+            if declaration.name not in but:
+                now = self._clock.now()
+                await self._store.progress.ask_reconcile(declaration.name, reason, now)
+        self._reconciler.poke()
+
+    async def _unexamined(self) -> set[str]:
+        """Tell which tasks will be examined from the beginning anyway."""
+        declared = await self._store.progress.declarations(self._clock.now())
+        return {
+            task.declaration.name
+            for task in declared
+            if (asked := task.reconciliation) is not None
+            and asked.phase == "scan"
+            and asked.after is None
+        }
+
+    async def _do_without(self) -> None:
+        """Examine everything again and again: this server tells of no changes."""
+        while True:
+            collections = self._agenda.places.get(self._database, set())
+            await self._agenda.followed(self._database, collections)
+            await self._examine_everything("this server has no change streams")
+            await asyncio.sleep(_UNWATCHED_GAP)

@@ -1,0 +1,150 @@
+"""Who plans: one instance at a time, for as long as it renews its lease."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from monque_core.durations import to_timedelta
+from monque_core.errors import LeadershipLostError
+from monque_core.scheduler.loop import Loop, end, wait_until
+from monque_core.store.tasks.progress import LEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+    from datetime import timedelta
+
+    from monque_core.options import Options
+    from monque_core.reactive.announcer import TaskAnnouncer
+    from monque_core.store.leases import Leases
+
+_RENEWALS_PER_LEASE = 3
+_PAUSE_AFTER_FAULT = 1.0
+_LAST_WRITE_SECONDS = 2.0
+
+
+class Leadership:
+    """The leader's lease: its term, and how long it can be sure of it."""
+
+    def __init__(self, leases: Leases, holder: str, duration: timedelta) -> None:
+        self._leases = leases
+        self._holder = holder
+        self._duration = duration
+        self._sure_until = 0.0
+        self.term = 0
+
+    async def take(self, *, new_term: bool = False) -> bool:
+        """Take or renew the lease, and tell whether it is ours."""
+        asked_at = asyncio.get_running_loop().time()
+        grant = await self._leases.take(LEADER, self._holder, self._duration, new_term=new_term)
+        if grant is None:
+            return False
+        # The server counted from later than this, so it is ours for at least as long.
+        self._sure_until = asked_at + self._duration.total_seconds()
+        self.term = grant.term
+        return True
+
+    async def begin_term(self) -> None:
+        """Make whatever of ours is still on its way to the server a former leader's."""
+        if not await self.take(new_term=True):
+            raise LeadershipLostError("another instance leads the reactive tasks by now")
+
+    async def lay_down(self) -> None:
+        """Let another instance lead at once."""
+        await self._leases.lay_down(LEADER, self._holder)
+
+    @property
+    def seconds_left(self) -> float:
+        """Tell how much longer nobody else can lead."""
+        return self._sure_until - asyncio.get_running_loop().time()
+
+
+class Planning(Protocol):
+    """What a leader does while it leads."""
+
+    def lead(self, leadership: Leadership) -> Awaitable[None]:
+        """Plan until cancelled."""
+        ...
+
+
+class Leader(Loop):
+    """Waits for the lease; plans while it holds it, and not a moment longer."""
+
+    def __init__(
+        self,
+        leases: Leases,
+        options: Options,
+        planning: Planning,
+        announcer: TaskAnnouncer,
+    ) -> None:
+        super().__init__(announcer.errored)
+        duration = to_timedelta(options.reactive_options.leader_lease)
+        self._leadership = Leadership(leases, options.scheduler_instance_id, duration)
+        self._gap = duration.total_seconds() / _RENEWALS_PER_LEASE
+        self._planning = planning
+        self._instance_id = options.scheduler_instance_id
+        self._announcer = announcer
+        self.is_leading = False
+        self.is_decided = asyncio.Event()
+        """Set once it is known whether this instance leads."""
+
+    async def _run(self) -> None:
+        while True:
+            # A new term: a former life of this instance may have something on its way.
+            if await self._leadership.take(new_term=True):
+                await self._lead()
+            else:
+                self.is_decided.set()
+                await asyncio.sleep(self._gap)
+
+    async def _lead(self) -> None:
+        leadership = self._leadership
+        self.is_leading = True
+        self.is_decided.set()
+        self._announcer.leads(self._instance_id, leadership.term)
+        renewing = asyncio.create_task(self._renew(), name="monque-leader-lease")
+        planning = asyncio.create_task(self._plan(), name="monque-leader-plan")
+        try:
+            await asyncio.wait([renewing, planning], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.is_leading = False
+            await end(planning)
+            await end(renewing)
+            self._announcer.leads_no_more(self._instance_id, leadership.term)
+            await self._lay_down()
+
+    async def _plan(self) -> None:
+        """Plan, again after every fault, until the lease is another's."""
+        while True:
+            try:
+                await self._planning.lead(self._leadership)
+                return
+            except LeadershipLostError as error:
+                self._report(error)
+                return
+            except Exception as error:  # noqa: BLE001  # no fault may end the planning
+                self._report(error)
+                await asyncio.sleep(_PAUSE_AFTER_FAULT)
+
+    async def _renew(self) -> None:
+        """Keep the lease, whatever else goes on; return when it is lost."""
+        leadership = self._leadership
+        while leadership.seconds_left > 0:
+            pause = min(self._gap, leadership.seconds_left)
+            await asyncio.sleep(max(0.0, pause))
+            try:
+                async with asyncio.timeout(max(0.0, leadership.seconds_left)):
+                    if not await leadership.take():
+                        return
+            except TimeoutError:
+                return
+            except Exception as error:  # noqa: BLE001  # there is time for another try
+                self._report(error)
+                await asyncio.sleep(min(_PAUSE_AFTER_FAULT, max(0.0, leadership.seconds_left)))
+
+    async def _lay_down(self) -> None:
+        try:
+            deadline = asyncio.get_running_loop().time() + _LAST_WRITE_SECONDS
+            await wait_until(deadline, self._leadership.lay_down())
+        except Exception as error:  # noqa: BLE001  # the lease runs out by itself
+            self._report(error)

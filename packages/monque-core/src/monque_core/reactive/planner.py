@@ -1,0 +1,137 @@
+"""From changed ids to records that are due, one flush at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from monque_core.errors import MonqueConnectionError, UnplannableError
+from monque_core.store.tasks.planning import TaskBrokenError
+from monque_core.store.tasks.progress import Parked
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from datetime import datetime
+
+    from monque_core.clock import Clock
+    from monque_core.reactive.agenda import Agenda
+    from monque_core.reactive.announcer import TaskAnnouncer
+    from monque_core.reactive.batch import Batch
+    from monque_core.reactive.cleaner import Cleaner
+    from monque_core.reactive.leader import Leadership
+    from monque_core.store.tasks.store import TaskStore
+    from monque_core.tasks.definition import Declaration
+
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 5.0
+
+
+class Planner:
+    """Evaluates the tasks' filters and snapshots on the server, and keeps what became of it."""
+
+    def __init__(
+        self,
+        store: TaskStore,
+        agenda: Agenda,
+        leadership: Leadership,
+        clock: Clock,
+        planned: Callable[[str, datetime], None],
+        cleaner: Cleaner,
+        announcer: TaskAnnouncer,
+    ) -> None:
+        self._store = store
+        self._agenda = agenda
+        self._leadership = leadership
+        self._clock = clock
+        self._planned = planned
+        self._cleaner = cleaner
+        self._announcer = announcer
+        self._flushing = asyncio.Lock()
+
+    async def flush(self, database: str, batch: Batch) -> None:
+        """Plan what changed; when this returns, none of it is needed any more."""
+        for collection in batch.replaced:
+            for declaration in self._agenda.of(database, collection):
+                await self._insist(partial(self._begin_anew, declaration))
+        for collection in batch.collections:
+            ids, deleted = batch.ids(collection), batch.deleted(collection)
+            for declaration in self._agenda.of(database, collection):
+                try:
+                    await self.examine(declaration, ids, deleted)
+                except TaskBrokenError as error:
+                    await self._set_aside(declaration, error)
+
+    async def examine(
+        self, declaration: Declaration, ids: Sequence[Any], deleted: Sequence[Any] = ()
+    ) -> None:
+        """Plan one task for these documents; raise `TaskBrokenError` if it cannot be planned."""
+        if ids:
+            await self._insist(partial(self._plan, declaration, ids, deleted))
+
+    async def _plan(
+        self, declaration: Declaration, ids: Sequence[Any], deleted: Sequence[Any]
+    ) -> None:
+        async with self._flushing:
+            now, term = self._clock.now(), self._leadership.term
+            planned = await self._store.planning.plan(declaration, ids, deleted, now, term)
+            if planned.parked or declaration.name in self._agenda.parked:
+                await self._store.progress.unpark(declaration, ids)
+            for source_id, error in planned.parked:
+                await self._park(declaration, source_id, error, now)
+        if planned.matched:
+            self._planned(declaration.name, now + declaration.debounce)
+        if planned.matched < len(ids):
+            self._cleaner.expect(declaration)
+
+    async def _park(
+        self, declaration: Declaration, source_id: Any, error: Exception, now: datetime
+    ) -> None:
+        """Report a document that cannot be planned for, and go on without it."""
+        self._agenda.parked.add(declaration.name)
+        await self._store.progress.park(
+            Parked(
+                declaration.name,
+                declaration.database,
+                declaration.collection,
+                source_id,
+                str(error),
+                now,
+            ),
+            self._leadership.term,
+        )
+        self._announcer.errored(UnplannableError(declaration.name, source_id, error))
+
+    async def _begin_anew(self, declaration: Declaration) -> None:
+        """Re-arm all documents of a task: they went with their collection, or came with it."""
+        async with self._flushing:
+            now, term = self._clock.now(), self._leadership.term
+            await self._store.planning.rearm_all(declaration, now, term)
+            await self._store.progress.ask_reconcile(
+                declaration.name, "its collection was dropped, renamed or replaced", now
+            )
+
+    async def _set_aside(self, declaration: Declaration, error: TaskBrokenError) -> None:
+        """Let a task that cannot be planned hold up no other; it is examined again later."""
+        self._agenda.broken.add(declaration.name)
+        self._announcer.errored(error)
+        ask = self._store.progress.ask_reconcile
+        await self._insist(
+            partial(ask, declaration.name, "it could not be planned", self._clock.now())
+        )
+
+    async def _insist(self, write: Callable[[], Awaitable[object]]) -> None:
+        """Write until it is written; what was lost on its way must never count later."""
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                await write()
+                return
+            except MonqueConnectionError as error:
+                self._announcer.errored(error)
+            await asyncio.sleep(pause)
+            pause = min(_LONGEST_PAUSE, 2 * pause)
+            try:
+                await self._leadership.begin_term()
+            except MonqueConnectionError as error:
+                self._announcer.errored(error)

@@ -1,0 +1,93 @@
+"""Reactive tasks in one running instance: their lanes, and the leader among all instances."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from monque_core.reactive.conductor import Conductor
+from monque_core.reactive.declarer import Declarer
+from monque_core.reactive.leader import Leader
+from monque_core.reactive.task_source import TaskSource
+from monque_core.scheduler.wakeups import MANY, Wakeups
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from monque_core.options import Options
+    from monque_core.reactive.announcer import TaskAnnouncer
+    from monque_core.reactive.registry import Place, Registry
+    from monque_core.scheduler.engine import Engine
+    from monque_core.scheduler.lane import Lane
+    from monque_core.store.store import Store
+    from monque_core.store.tasks.queue import TaskCandidate
+    from monque_core.tasks.record import TaskRecord
+
+
+class Reactor:
+    """Puts the registered tasks to work on an engine, also those that come later."""
+
+    def __init__(
+        self,
+        store: Store,
+        options: Options,
+        registry: Registry,
+        engine: Engine,
+        announcer: TaskAnnouncer,
+    ) -> None:
+        self._store = store
+        self._options = options
+        self._registry = registry
+        self._engine = engine
+        self._announcer = announcer
+        self._lanes: dict[Place, Lane[TaskRecord, TaskCandidate]] = {}
+        self._conductor = Conductor(store.tasks, options, self._planned, announcer)
+        self._leader = Leader(store.leases, options, self._conductor, announcer)
+        self._declarer = Declarer(store.tasks, options, registry, self._conductor, announcer)
+        self._is_at_work = False
+
+    def serve(self) -> None:
+        """Run the tasks that are registered now."""
+        if not len(self._registry):
+            return
+        for place, workers in self._registry.places.items():
+            if place in self._lanes:
+                self._lanes[place].dispatcher.replan()
+                continue
+            wakeups = Wakeups(workers)
+            definitions = self._registry.definitions
+            source = TaskSource(
+                self._store.tasks.records(*place, definitions),
+                self._store.tasks.sources,
+                self._registry,
+                workers,
+                self._options,
+                wakeups,
+                self._announcer,
+            )
+            self._lanes[place] = lane = self._engine.open_lane(source, wakeups)
+            source.pause = lane.dispatcher.pause
+        if self._is_at_work:
+            self._declarer.declare_soon()
+        else:
+            self._is_at_work = True
+            self._engine.follow(self._declarer)
+            self._engine.follow(self._leader)
+
+    async def catch_up(self) -> None:
+        """Wait until what was written before this call is planned, if this instance leads."""
+        if not self._is_at_work:
+            return
+        await self._declarer.has_declared.wait()
+        await self._leader.is_decided.wait()
+        if self._leader.is_leading:
+            self._conductor.look_again()
+            await self._conductor.catch_up()
+
+    def _planned(self, name: str, due_at: datetime) -> None:
+        """Be told that records of a task may become due then."""
+        for lane in self._lanes.values():
+            if name in lane.source.workers:
+                if due_at <= self._options.clock.now():
+                    lane.wakeups.hint(name)
+                else:
+                    lane.wakeups.hint_at(name, due_at, MANY)

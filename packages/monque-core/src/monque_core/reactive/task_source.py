@@ -1,0 +1,221 @@
+"""Reactive tasks as a source of work: what their runs get, and what their ends mean."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from monque_core.durations import to_timedelta
+from monque_core.errors import OwnershipLostError
+from monque_core.jobs.outcome import failure_reason
+from monque_core.reactive.run import BaseRun, NoLongerMatches, ReactiveTask, SyncReactiveTask
+from monque_core.scheduler.polling import AdaptivePolling
+from monque_core.scheduler.source import Ending, Source
+from monque_core.store.handle import native_session
+from monque_core.store.tasks.ledger import TaskSettlement, TaskVerdict
+from monque_core.store.tasks.queue import Spent, TaskCandidate
+from monque_core.tasks.outcome import (
+    RELEASED,
+    SKIPPED,
+    SUCCEEDED,
+    Deferred,
+    Failed,
+    GivenUp,
+    Outcome,
+    Released,
+    Skipped,
+    after_failure,
+)
+from monque_core.tasks.record import ExecutionStatus, TaskRecord, TaskStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from datetime import datetime
+
+    from monque_core.options import Options
+    from monque_core.reactive.announcer import TaskAnnouncer
+    from monque_core.reactive.registry import Registry
+    from monque_core.scheduler.runs import Run
+    from monque_core.scheduler.source import Claim
+    from monque_core.scheduler.wakeups import Wakeups
+    from monque_core.scheduler.workers import Work, Worker, Workers
+    from monque_core.store.tasks.sources import Sources
+    from monque_core.store.tasks.store import Records
+    from monque_core.store.turned_away import TurnedAway
+
+_SHORTEST_GAP = timedelta(milliseconds=200)
+_LONGEST_GAP = timedelta(seconds=10)
+_RENEWALS_PER_TIMEOUT = 5
+
+
+class TaskSource(Source[TaskRecord, TaskCandidate]):
+    """The records of the tasks on one source collection."""
+
+    def __init__(
+        self,
+        records: Records,
+        sources: Sources,
+        registry: Registry,
+        workers: Workers,
+        options: Options,
+        wakeups: Wakeups,
+        announcer: TaskAnnouncer,
+    ) -> None:
+        self.queue = records.queue
+        self.workers = workers
+        self.polling = AdaptivePolling(_SHORTEST_GAP, _LONGEST_GAP)
+        timeout = to_timedelta(options.reactive_options.visibility_timeout)
+        self.renewal_interval = timeout / _RENEWALS_PER_TIMEOUT
+        self.pause: Callable[[str, datetime], None] = _not_at_work
+        """Start no run of a task before a time; the lane sets it."""
+        self._records = records
+        self._sources = sources
+        self._registry = registry
+        self._clock = options.clock
+        self._wakeups = wakeups
+        self._announcer = announcer
+
+    def is_suspicious(self, candidate: TaskCandidate) -> bool:
+        """Tell whether a record may be what killed its processes: one of them died at it."""
+        return candidate.interrupted
+
+    def is_on_trial(self, work: TaskRecord) -> bool:
+        """Tell whether a claimed record was suspicious when it was waiting."""
+        return bool(work.history) and work.history[-1].status == ExecutionStatus.INTERRUPTED
+
+    def turned_away(self, found: TurnedAway) -> None:
+        """Say that a record was given up with its process, or is no record."""
+        if isinstance(found, Spent):
+            self._announcer.failed(found.record, found.error, will_retry=False)
+        else:
+            self._announcer.errored(found.error)
+
+    def begin(self, run: Run[TaskRecord]) -> Work:
+        """Say that a task starts, and give its handler what it works with."""
+        record = run.work
+        kind = ReactiveTask if self.workers[record.task].is_async else SyncReactiveTask
+        self._announcer.started(record)
+        return kind(record, self)
+
+    def time_limit(self, work: TaskRecord, worker: Worker) -> timedelta | None:  # noqa: ARG002
+        """Tell how long one run may take."""
+        return worker.timeout
+
+    def conclude(
+        self, run: Run[TaskRecord], error: BaseException | None, duration: timedelta
+    ) -> Ending[TaskRecord]:
+        """Decide what the end of a handler means for its record."""
+        return Ending(run, self._outcome(run, error), error, duration)
+
+    def hand_back(self, run: Run[TaskRecord]) -> Ending[TaskRecord]:
+        """End a claim as if it had never been made."""
+        return Ending(run, RELEASED, None, timedelta(0))
+
+    async def settle(
+        self, endings: Sequence[Ending[TaskRecord]], now: datetime
+    ) -> list[TaskVerdict]:
+        """Write outcomes, and say for each what became of it."""
+        settlements = [
+            TaskSettlement(ending.run.work, ending.outcome, ending.duration) for ending in endings
+        ]
+        return await self._records.ledger.settle(settlements, now)
+
+    def close(self, ending: Ending[TaskRecord], verdict: TaskVerdict, now: datetime) -> bool:  # noqa: ARG002
+        """Tell what was written."""
+        record = ending.run.work
+        if verdict == "lost":
+            self.lost(record)
+            return True
+        self._announce(ending, verdict)
+        return True
+
+    async def renew(self, runs: Sequence[Run[TaskRecord]], now: datetime) -> Collection[Claim]:
+        """Keep claims alive, and give those that are no longer ours.
+
+        One that is being completed in a transaction is left alone: a renewal would wait for the
+        transaction, or abort it.
+        """
+        renewable = [run.work for run in runs if not _is_in_transaction(run)]
+        return await self._records.ledger.renew(renewable, now) if renewable else set()
+
+    def lost(self, work: TaskRecord) -> None:
+        """Say that a claim was taken over while its handler ran."""
+        self._announcer.errored(_ownership_lost(work), work)
+
+    def now(self) -> datetime:
+        """Give the current time of the server."""
+        return self._clock.now()
+
+    async def document(
+        self, record: TaskRecord, session: object, projection: Mapping[str, Any] | None
+    ) -> dict[str, Any] | None:
+        """Read the source document, if it still matches."""
+        declaration = self._registry[record.task].declaration
+        return await self._sources.document(
+            declaration.database,
+            declaration.collection,
+            record.source_id,
+            declaration.filter,
+            projection=projection,
+            session=native_session(session),
+        )
+
+    async def complete(self, record: TaskRecord, session: object) -> None:
+        """Finish the record inside the caller's transaction."""
+        native = native_session(session)
+        if native is None:
+            raise TypeError("complete() needs the session of the transaction it is part of")
+        if not await self._records.ledger.complete_in_session(record, self._clock.now(), native):
+            raise _ownership_lost(record)
+
+    def _outcome(self, run: Run[TaskRecord], error: BaseException | None) -> Outcome:
+        record = run.work
+        deferred_until = run.given.deferred_until if isinstance(run.given, BaseRun) else None
+        if error is None:
+            return SUCCEEDED if deferred_until is None else Deferred(deferred_until)
+        if isinstance(error, NoLongerMatches):
+            return SKIPPED
+        if deferred_until is not None:
+            return Deferred(deferred_until, failure_reason(error))
+        if run.ended_by == "stop":
+            return RELEASED
+        definition = self._registry[record.task]
+        return after_failure(definition, record, failure_reason(error), self._clock.now())
+
+    def _announce(self, ending: Ending[TaskRecord], stored: TaskRecord) -> None:
+        outcome = ending.outcome
+        if stored.next_run_at is not None and stored.status == TaskStatus.PENDING:
+            self._wakeups.hint_at(stored.task, stored.next_run_at)
+        match outcome:
+            case Released():
+                self._wakeups.hint(stored.task, 1)
+            case Skipped():
+                self._announcer.skipped(stored, ending.duration)
+            case Failed() | GivenUp() | Deferred(reason=str()) if not _is_complete(stored):
+                error = ending.error or RuntimeError(stored.last_error)
+                will_retry = stored.status == TaskStatus.PENDING
+                self._announcer.failed(stored, error, will_retry=will_retry)
+            case _:
+                self._announcer.completed(stored, ending.duration)
+                if ending.error is not None:
+                    # Its transaction had completed it before the handler failed.
+                    self._announcer.errored(ending.error, stored)
+
+
+def _is_in_transaction(run: Run[TaskRecord]) -> bool:
+    return isinstance(run.given, BaseRun) and run.given.is_in_transaction
+
+
+def _is_complete(stored: TaskRecord) -> bool:
+    return stored.status == TaskStatus.COMPLETED
+
+
+def _ownership_lost(record: TaskRecord) -> OwnershipLostError:
+    return OwnershipLostError(
+        f"this run of the reactive task {record.task} for {record.source_id!r} lost its claim: "
+        "its lock expired and another instance took over; the outcome was not written"
+    )
+
+
+def _not_at_work(name: str, until: datetime) -> None:
+    raise AssertionError(f"{name} is paused until {until} before it has a lane")

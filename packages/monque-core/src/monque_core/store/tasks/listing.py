@@ -1,0 +1,196 @@
+"""Records of reactive tasks as a list to look at, across all their collections."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from monque_core.jobs.cursor import Cursor, Place
+from monque_core.store import paging
+from monque_core.store.selection import one_of
+from monque_core.store.tasks import transitions
+from monque_core.store.tasks.documents import InvalidRecordError, records_name, to_record
+from monque_core.tasks.record import TaskStatus
+from monque_core.tasks.views import TaskPage
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from datetime import datetime
+
+    from monque_core.store.handle import Collection, Document, Handle
+    from monque_core.store.paging import Start
+    from monque_core.store.tasks.progress import Progress
+    from monque_core.tasks.record import TaskRecord
+    from monque_core.tasks.selector import TaskSelector
+
+_BATCH_SIZE = 1000
+# Ids of other kinds are another program's, and do not compare with ours.
+_OURS: Final[Document] = {"_id": {"$type": "objectId"}}
+
+logger = logging.getLogger("monque")
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The chosen records of one collection."""
+
+    source: str
+    """The source collection."""
+    namespace: str
+    records: Collection
+    filter: Document
+
+
+class TaskListing:
+    """The records of every task that was ever declared."""
+
+    def __init__(self, handle: Handle, progress: Progress) -> None:
+        self._handle = handle
+        self._progress = progress
+
+    async def page(
+        self,
+        selector: TaskSelector,
+        limit: int,
+        cursor: str | None = None,
+        direction: Literal["forward", "backward"] = "forward",
+    ) -> TaskPage:
+        """Read a page of records, the newest first, or the one after or before that of a cursor.
+
+        Raise `InvalidCursorError` for a cursor of another list.
+        """
+        known = None if cursor is None else Cursor.decode(cursor, selector.identity)
+        rows = _Records(await self._chosen(selector))
+        if known is None or direction == "forward":
+            sheet = await paging.page_after(rows, known, limit)
+        else:
+            sheet = await paging.page_before(rows, known, limit)
+        place = None if sheet.cursor is None else sheet.cursor.encode(selector.identity)
+        return TaskPage(_readable(sheet.rows), place, sheet.has_next, sheet.has_previous)
+
+    async def count(self, selector: TaskSelector) -> int:
+        """Count the chosen records."""
+        return sum([await one.records.count(one.filter) for one in await self._chosen(selector)])
+
+    async def retry(self, selector: TaskSelector, now: datetime) -> AsyncIterator[int]:
+        """Make the chosen records run again at once; tell of each batch how many."""
+        for chosen in await self._chosen(selector):
+            async for retried in _retry(chosen, now):
+                yield retried
+
+    async def _chosen(self, selector: TaskSelector) -> list[Chosen]:
+        """Give the collections that the chosen records may be in."""
+        names: dict[tuple[str, str], list[str]] = {}
+        for task in await self._progress.all_declarations():
+            one = task.declaration
+            is_meant = (
+                selector.name in (None, one.name)
+                and selector.database in (None, one.database)
+                and selector.collection in (None, one.collection)
+            )
+            if is_meant:
+                names.setdefault((one.database, one.collection), []).append(one.name)
+        return [
+            Chosen(
+                collection,
+                f"{database}.{collection}",
+                self._handle.collection(records_name(collection), database),
+                _filter(selector, names[database, collection]),
+            )
+            for database, collection in sorted(names)
+        ]
+
+
+def _filter(selector: TaskSelector, names: Sequence[str]) -> Document:
+    chosen: Document = {}
+    if selector.name is not None or selector.statuses is not None:
+        # With both, the index has the records of each pair in the order of their ids.
+        chosen["task"] = one_of(names)
+        chosen["status"] = one_of(selector.statuses or TaskStatus.ALL)
+    if selector.source_id is not None:
+        chosen["sourceDocId"] = {"$eq": selector.source_id}
+    if selector.error is not None:
+        # A BSON pattern ends at a null character.
+        pattern = re.escape(selector.error).replace("\0", r"\x00")
+        chosen["lastError"] = {"$regex": pattern}
+    return chosen
+
+
+async def _retry(chosen: Chosen, now: datetime) -> AsyncIterator[int]:
+    """Retry in the order of the ids, so that none is met twice."""
+    records, ours = chosen.records, {"$and": [chosen.filter, _OURS]}
+    newest = await records.find_one(ours, projection={"_id": 1}, sort=[("_id", -1)])
+    if newest is None:
+        return
+    # Records that come meanwhile are not chosen: there might be no end of them.
+    place: Document = {"$lte": newest["_id"]}
+    while batch := await records.find(
+        {"$and": [chosen.filter, {"_id": place}]},
+        projection={"_id": 1},
+        sort=[("_id", 1)],
+        limit=_BATCH_SIZE,
+    ):
+        ids = [document["_id"] for document in batch]
+        step = transitions.retry({"$and": [{"_id": {"$in": ids}}, chosen.filter]}, now)
+        yield await records.update_many(step.filter, step.update)
+        place = {"$gt": ids[-1], "$lte": newest["_id"]}
+
+
+class _Records:
+    """The chosen records of some collections as one list, the newest first."""
+
+    def __init__(self, chosen: Sequence[Chosen]) -> None:
+        self._chosen = chosen
+
+    async def read(
+        self, start: Start | None, limit: int, *, backwards: bool
+    ) -> list[tuple[Chosen, Document]]:
+        rows = [
+            (chosen, document)
+            for chosen in self._chosen
+            for document in await self._find(chosen, start, limit, backwards=backwards)
+        ]
+        rows.sort(key=lambda row: (row[1]["_id"], row[0].namespace), reverse=not backwards)
+        return rows[:limit]
+
+    async def has_any(self, start: Start, *, backwards: bool) -> bool:
+        for chosen in self._chosen:
+            if await self._find(chosen, start, 1, backwards=backwards, projection={"_id": 1}):
+                return True
+        return False
+
+    def place(self, row: tuple[Chosen, Document]) -> Place:
+        chosen, document = row
+        return Place(chosen.namespace, document["_id"])
+
+    async def _find(
+        self, chosen: Chosen, start: Start | None, limit: int, *, backwards: bool, **options: Any
+    ) -> list[Document]:
+        beyond = {} if start is None else _beyond(start, chosen.namespace, backwards=backwards)
+        return await chosen.records.find(
+            {"$and": [chosen.filter, _OURS, beyond]},
+            sort=[("_id", 1 if backwards else -1)],
+            limit=limit,
+            **options,
+        )
+
+
+def _beyond(start: Start, namespace: str, *, backwards: bool) -> Document:
+    """Match what follows in a collection; a copied one has the same ids, so its name decides."""
+    place = start.place
+    is_other_side = namespace > place.value if backwards else namespace < place.value
+    equal = is_other_side or (start.inclusive and namespace == place.value)
+    later = "$gt" if backwards else "$lt"
+    return {"_id": {f"{later}e" if equal else later: place.id}}
+
+
+def _readable(rows: Sequence[tuple[Chosen, Document]]) -> list[TaskRecord]:
+    records = []
+    for chosen, document in rows:
+        try:
+            records.append(to_record(document, collection=chosen.source))
+        except InvalidRecordError as error:
+            logger.warning("the document %s is left out: %s", document["_id"], error)
+    return records

@@ -1,0 +1,113 @@
+"""Counting the records of reactive tasks, and telling how far their planning is."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from pymongo.errors import ExecutionTimeout
+
+from monque_core.errors import AggregationTimeoutError
+from monque_core.store.tasks.documents import records_name
+from monque_core.store.tasks.expressions import date_or
+from monque_core.store.tasks.progress import LEADER
+from monque_core.tasks.record import TaskStatus
+from monque_core.tasks.views import ReactiveStats, ReactiveTaskStats
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from monque_core.store.handle import Document, Handle
+    from monque_core.store.leases import Leases
+    from monque_core.store.tasks.progress import DeclaredTask, Progress
+
+_LONGEST_MS = 30_000
+_NO_TIME = timedelta(0)
+
+
+class TaskStatistics:
+    """The reactive tasks in figures."""
+
+    def __init__(self, handle: Handle, progress: Progress, leases: Leases) -> None:
+        self._handle = handle
+        self._progress = progress
+        self._leases = leases
+
+    async def read(self, now: datetime) -> ReactiveStats:
+        """Count the records of every declared task, with one aggregation for each collection."""
+        declared = await self._progress.all_declarations()
+        parked = await self._progress.count_parked()
+        by_place: defaultdict[tuple[str, str], list[DeclaredTask]] = defaultdict(list)
+        for task in declared:
+            by_place[task.declaration.database, task.declaration.collection].append(task)
+        stats = [
+            one
+            for (database, collection), tasks in by_place.items()
+            for one in await self._count(database, collection, tasks, parked, now)
+        ]
+        lease = await self._leases.read(LEADER)
+        followed = {task.declaration.database for task in declared if not task.is_forgotten(now)}
+        places = [place for place in await self._progress.streams() if place.database in followed]
+        return ReactiveStats(
+            tasks=sorted(stats, key=lambda one: one.name),
+            leader=None if lease is None or lease.is_expired else lease.holder,
+            stream_lag=max((_lag(place.up_to, now) for place in places), default=None),
+        )
+
+    async def _count(
+        self,
+        database: str,
+        collection: str,
+        tasks: Sequence[DeclaredTask],
+        parked: dict[str, int],
+        now: datetime,
+    ) -> list[ReactiveTaskStats]:
+        records = self._handle.collection(records_name(collection), database)
+        pipeline = _pipeline(records.name, [task.declaration.name for task in tasks])
+        try:
+            rows = await records.aggregate(pipeline, maxTimeMS=_LONGEST_MS)
+        except ExecutionTimeout as error:
+            raise AggregationTimeoutError(
+                f"counting the reactive tasks of {collection!r} took longer than "
+                f"{_LONGEST_MS // 1000} s"
+            ) from error
+        counts: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        oldest: dict[str, datetime] = {}
+        for row in rows:
+            name, status = row["_id"]["task"], row["_id"].get("status")
+            if status in TaskStatus.ALL and "count" in row:
+                counts[name][status] = row["count"]
+            elif isinstance(row.get("oldest"), datetime):
+                oldest[name] = row["oldest"]
+        return [
+            ReactiveTaskStats(
+                name=(name := task.declaration.name),
+                database=database,
+                collection=collection,
+                **counts[name],
+                lag=_lag(oldest[name], now) if name in oldest else None,
+                parked=parked.get(name, 0),
+                reconciled_at=task.reconciled_at,
+                reconciling=task.reconciliation is not None,
+                error=task.error,
+            )
+            for task in tasks
+        ]
+
+
+def _pipeline(records: str, names: Sequence[str]) -> list[Document]:
+    """Count from the index alone; only what is pending is read, for the time it was due."""
+    ours: Document = {"task": {"$in": list(names)}}
+    count = {"_id": {"task": "$task", "status": "$status"}, "count": {"$sum": 1}}
+    oldest = {"_id": {"task": "$task"}, "oldest": {"$min": date_or("$dueAt", None)}}
+    pending = [{"$match": {**ours, "status": TaskStatus.PENDING}}, {"$group": oldest}]
+    return [
+        {"$match": ours},
+        {"$group": count},
+        {"$unionWith": {"coll": records, "pipeline": pending}},
+    ]
+
+
+def _lag(since: datetime, now: datetime) -> timedelta:
+    return max(_NO_TIME, now - since)

@@ -1,0 +1,91 @@
+"""Everything monque keeps of reactive tasks in MongoDB, behind one door."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.collection import Collection as BlockingCollection
+
+from monque_core.durations import to_timedelta
+from monque_core.store.tasks.documents import records_name
+from monque_core.store.tasks.indexes import task_indexes
+from monque_core.store.tasks.ledger import TaskLedger
+from monque_core.store.tasks.listing import TaskListing
+from monque_core.store.tasks.planning import Planning
+from monque_core.store.tasks.progress import Progress
+from monque_core.store.tasks.queue import TaskQueue
+from monque_core.store.tasks.sources import Sources
+from monque_core.store.tasks.statistics import TaskStatistics
+from monque_core.store.tasks.transitions import Claimant
+from monque_core.store.tasks.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from monque_core.options import Options
+    from monque_core.store.handle import Collection, Handle
+    from monque_core.store.leases import Leases
+    from monque_core.tasks.definition import Definition
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The records of the tasks on one source collection."""
+
+    queue: TaskQueue
+    ledger: TaskLedger
+
+
+class TaskStore:
+    """The records, and how far the planner is."""
+
+    def __init__(self, handle: Handle, meta: Collection, leases: Leases, options: Options) -> None:
+        self._handle = handle
+        self._options = options
+        self.progress = Progress(meta)
+        self.sources = Sources(handle)
+        self.planning = Planning(handle)
+        self.upkeep = Upkeep(handle)
+        self.listing = TaskListing(handle, self.progress)
+        self.statistics = TaskStatistics(handle, self.progress, leases)
+
+    @property
+    def database(self) -> str:
+        """Give the name of the database that is meant where none is named."""
+        return self._handle.native.name
+
+    def place_of(self, collection: object) -> tuple[str, str]:
+        """Give the names of a source collection's database and of itself."""
+        if isinstance(collection, str):
+            return self._handle.native.name, collection
+        native = collection
+        if type(collection).__module__.split(".")[0] == "motor":
+            native = getattr(collection, "delegate", None)
+        if isinstance(native, AsyncCollection | BlockingCollection):
+            return native.database.name, native.name
+        raise TypeError(
+            "collection must be the name of a collection, or a PyMongo or Motor collection, "
+            f"not {type(collection).__module__}.{type(collection).__qualname__}"
+        )
+
+    async def prepare(self, database: str, collection: str) -> None:
+        """Create the indexes of the records of a source collection."""
+        if not self._options.skip_index_creation:
+            records = self._handle.collection(records_name(collection), database)
+            await records.create_indexes(task_indexes())
+
+    def records(
+        self, database: str, collection: str, definitions: Mapping[str, Definition]
+    ) -> Records:
+        """Give the records of a source collection to whoever runs these tasks."""
+        records = self._handle.collection(records_name(collection), database)
+        claimant = Claimant(
+            self._options.scheduler_instance_id,
+            to_timedelta(self._options.reactive_options.visibility_timeout),
+        )
+        return Records(
+            TaskQueue(records, claimant, definitions, self._handle.contact),
+            TaskLedger(records, claimant, definitions),
+        )

@@ -1,0 +1,1 @@
+"""What a reactive task is: its options, records and outcomes; nothing here talks to MongoDB."""

@@ -1,0 +1,266 @@
+"""A reactive task as it was declared: what the leader plans it by, and what its runs follow."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Literal, Required, TypeAlias, TypedDict
+
+from monque_core.jobs.rules import check_name
+from monque_core.tasks.cleanup import Cleanup
+from monque_core.tasks.documents import PLAIN, from_text, to_bytes, to_text
+from monque_core.tasks.filters import check_filter
+from monque_core.tasks.retry import Exponential, Retry
+from monque_core.tasks.rules import (
+    check_choice,
+    check_duration,
+    check_flag,
+    check_whole_number,
+    refusal,
+)
+from monque_core.tasks.watch import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import timedelta
+
+    from bson.codec_options import CodecOptions
+
+    from monque_core.durations import Duration
+    from monque_core.tasks.cleanup import CleanupWhen
+    from monque_core.tasks.watch import WatchSpec
+
+VersionChange: TypeAlias = Literal["nothing", "failed", "all"]
+VERSION_CHANGES: Final[tuple[VersionChange, ...]] = ("nothing", "failed", "all")
+MAX_WAIT_DEBOUNCES: Final = 10
+_LONGEST_NAMESPACE: Final = 255 - len("_tasks")
+_UNWATCHABLE: Final = ("admin", "config", "local")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declaration:
+    """What the leader needs to plan a task, be it one of another process."""
+
+    name: str
+    database: str
+    collection: str
+    watch: Watch
+    filter: dict[str, Any]
+    debounce: timedelta
+    max_wait: timedelta
+    reset_on_change: bool
+    cleanup: Cleanup
+    version: int
+    on_version_change: VersionChange
+    reconcile_on_change: bool
+
+    @classmethod
+    def restore(
+        cls,
+        *,
+        name: str,
+        database: str,
+        collection: str,
+        watch_text: str,
+        filter_text: str,
+        debounce: Duration,
+        max_wait: Duration,
+        reset_on_change: bool,
+        cleanup_when: CleanupWhen,
+        keep_for: Duration,
+        version: int,
+        on_version_change: VersionChange,
+        reconcile_on_change: bool,
+    ) -> Declaration:
+        """Build one from what was stored of it, with the same checks as when it was declared."""
+        return _declare(
+            name=name,
+            database=database,
+            collection=collection,
+            watch=from_text(watch_text),
+            filter=from_text(filter_text),
+            codec=PLAIN,
+            debounce=debounce,
+            max_wait=max_wait,
+            reset_on_change=reset_on_change,
+            cleanup=Cleanup(cleanup_when, keep_for),
+            version=version,
+            on_version_change=on_version_change,
+            reconcile_on_change=reconcile_on_change,
+        )
+
+    @cached_property
+    def filter_text(self) -> str:
+        """Give the filter as extended JSON, to be stored."""
+        return to_text(self.filter)
+
+    @cached_property
+    def watch_text(self) -> str:
+        """Give the projection of what is watched as extended JSON, to be stored."""
+        return to_text(self.watch.projection())
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Give a digest that differs when filter or watch do."""
+        content = {"filter": self.filter, "watch": self.watch.projection()}
+        return hashlib.sha256(to_bytes(content)).hexdigest()
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A declaration, and what only a process that runs the task needs."""
+
+    declaration: Declaration
+    retry: Retry
+    history: int
+    """How many of its last runs stay on a record."""
+
+    @property
+    def name(self) -> str:
+        """Give the name of the task."""
+        return self.declaration.name
+
+
+class TaskOptions(TypedDict, total=False):
+    """The keyword arguments of `Monque.reactive`; durations are seconds or `timedelta`."""
+
+    name: Required[str]
+    watch: WatchSpec | None
+    filter: Mapping[str, Any] | None
+    debounce: Duration
+    max_wait: Duration | None
+    retry: Retry | None
+    cleanup: Cleanup | None
+    history: int
+    version: int
+    on_version_change: VersionChange
+    reconcile_on_change: bool
+
+
+def define(
+    database: str,
+    collection: str,
+    *,
+    name: str,
+    codec: CodecOptions[Any] = PLAIN,
+    watch: WatchSpec | None = None,
+    filter: Mapping[str, Any] | None = None,
+    debounce: Duration = 1.0,
+    max_wait: Duration | None = None,
+    retry: Retry | None = None,
+    cleanup: Cleanup | None = None,
+    history: int = 5,
+    version: int = 1,
+    on_version_change: VersionChange = "nothing",
+    reconcile_on_change: bool = True,
+) -> Definition:
+    """Check the options of a task; raise `ValueError` with the option, the value and the rule."""
+    policy = _check_retry(Exponential() if retry is None else retry)
+    declaration = _declare(
+        name=name,
+        database=database,
+        collection=collection,
+        watch=watch,
+        filter=filter,
+        codec=codec,
+        debounce=debounce,
+        max_wait=max_wait,
+        reset_on_change=policy.reset_on_change,
+        cleanup=_check_cleanup(Cleanup() if cleanup is None else cleanup),
+        version=version,
+        on_version_change=on_version_change,
+        reconcile_on_change=reconcile_on_change,
+    )
+    return Definition(declaration, policy, check_whole_number("history", history, least=0))
+
+
+def _declare(
+    *,
+    name: object,
+    database: object,
+    collection: object,
+    watch: WatchSpec | None,
+    filter: object,
+    codec: CodecOptions[Any],
+    debounce: object,
+    max_wait: object,
+    reset_on_change: object,
+    cleanup: Cleanup,
+    version: object,
+    on_version_change: object,
+    reconcile_on_change: object,
+) -> Declaration:
+    quiet = check_duration("debounce", debounce)
+    checked_database = _check_database(database)
+    return Declaration(
+        name=check_name(name),
+        database=checked_database,
+        collection=_check_collection(collection, checked_database),
+        watch=Watch.parse(watch, codec),
+        filter=check_filter(filter, codec),
+        debounce=quiet,
+        max_wait=_check_max_wait(max_wait, quiet),
+        reset_on_change=check_flag("reset_on_change", reset_on_change),
+        cleanup=cleanup,
+        version=check_whole_number("version", version, least=1),
+        on_version_change=check_choice("on_version_change", on_version_change, VERSION_CHANGES),
+        reconcile_on_change=check_flag("reconcile_on_change", reconcile_on_change),
+    )
+
+
+def _check_database(database: object) -> str:
+    allowed = 'a MongoDB database name: 1 to 63 bytes, without spaces and any of /\\."$*<>:|?'
+    if not isinstance(database, str) or re.search(r"[\s\x00/\\.\"$*<>:|?]", database):
+        raise refusal("database", database, allowed)
+    if not 0 < len(database.encode("utf-8", "replace")) <= 63:
+        raise refusal("database", database, allowed)
+    if database in _UNWATCHABLE:
+        owned = (
+            "one of yours: the changes of MongoDB's own (admin, config, local) cannot be watched"
+        )
+        raise refusal("database", database, owned)
+    return database
+
+
+def _check_collection(collection: object, database: str) -> str:
+    allowed = (
+        "a MongoDB collection name: not empty, no '$' or control character, no leading 'system.', "
+        "no '.' at either end and no '..'"
+    )
+    if not isinstance(collection, str) or not collection:
+        raise refusal("collection", collection, allowed)
+    if re.search(r"[$\x00-\x1f\x7f]|^\.|\.$|\.\.|^system\.", collection):
+        raise refusal("collection", collection, allowed)
+    size = len(f"{database}.{collection}".encode("utf-8", "replace"))
+    if size > _LONGEST_NAMESPACE:
+        allowed = (
+            f"shorter: with its database it takes {size} bytes, and {_LONGEST_NAMESPACE} leave "
+            "room for the name of its records"
+        )
+        raise refusal("collection", collection, allowed)
+    return collection
+
+
+def _check_max_wait(max_wait: object, debounce: timedelta) -> timedelta:
+    wait = check_duration(
+        "max_wait", MAX_WAIT_DEBOUNCES * debounce if max_wait is None else max_wait
+    )
+    if wait < debounce:
+        raise refusal("max_wait", max_wait, f"no shorter than debounce, which is {debounce}")
+    return wait
+
+
+def _check_retry(retry: object) -> Retry:
+    if not isinstance(retry, Retry):
+        raise refusal(
+            "retry", retry, "one of Exponential(…), Fixed(…), Linear(…), Series(…) and Cron(…)"
+        )
+    return retry
+
+
+def _check_cleanup(cleanup: object) -> Cleanup:
+    if not isinstance(cleanup, Cleanup):
+        raise refusal("cleanup", cleanup, "Cleanup(when=…, keep_for=…)")
+    return cleanup

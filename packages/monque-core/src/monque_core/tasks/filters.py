@@ -1,0 +1,57 @@
+"""Which documents a task is about: an ordinary query, within what the planner can evaluate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from monque_core.tasks.documents import plain
+from monque_core.tasks.rules import refusal, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bson.codec_options import CodecOptions
+
+_NO_DISTANCE: Final = (
+    "sorts by distance, which a $match stage cannot; use $geoWithin with $centerSphere"
+)
+_REFUSED: Final = {
+    "$where": "runs JavaScript, which a $match stage cannot; use $expr",
+    "$near": _NO_DISTANCE,
+    "$nearSphere": _NO_DISTANCE,
+    "$text": "works in the first stage of a pipeline only, which is the planner's; use $regex",
+}
+_QUOTED: Final = frozenset({"$literal", "$jsonSchema"})
+"""What is inside of these is no operator, whatever it looks like."""
+
+
+def check_filter(filter: object, codec: CodecOptions[Any]) -> dict[str, Any]:
+    """Return a filter in plain BSON types; None matches every document."""
+    if filter is None:
+        return {}
+    if not isinstance(filter, Mapping):
+        raise refusal("filter", filter, "None or a MongoDB query such as {'status': 'paid'}")
+    checked = plain("filter", filter, codec)
+    for path in _keys(checked):
+        reason = _REFUSED.get(path[-1])
+        if reason:
+            raise ValueError(
+                f"option filter={shortened(filter)} is not allowed: "
+                f"{'.'.join(path)} cannot be planned with, since {path[-1]} {reason}"
+            )
+    return checked
+
+
+def _keys(document: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Yield the way to every key that may be an operator."""
+    level: list[tuple[tuple[str, ...], Any]] = [((), document)]
+    while level:
+        path, value = level.pop()
+        if isinstance(value, dict):
+            for key, child in value.items():
+                yield (*path, key)
+                if key not in _QUOTED:
+                    level.append(((*path, key), child))
+        elif isinstance(value, list):
+            level.extend(((*path, str(index)), child) for index, child in enumerate(value))

@@ -1,0 +1,68 @@
+"""How a run of a task ends, and what follows for its record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from monque_core.tasks.definition import Definition
+    from monque_core.tasks.record import TaskRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """The handler has done its work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """The document no longer matches, so there is nothing to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A run failed and another one follows."""
+
+    reason: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A run failed and none is left."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """The handler asked to run later."""
+
+    at: datetime
+    reason: str | None = None
+    """Why the handler failed after asking; None if it did not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A claim is handed back as if it had never been made."""
+
+
+Outcome: TypeAlias = Succeeded | Skipped | Failed | GivenUp | Deferred | Released
+
+SUCCEEDED = Succeeded()
+SKIPPED = Skipped()
+RELEASED = Released()
+
+
+def after_failure(
+    definition: Definition, record: TaskRecord, reason: str, now: datetime
+) -> Failed | GivenUp:
+    """Decide what a failed run means for its record, whose attempts include this one."""
+    retry, first_error_at = definition.retry, record.first_error_at or now
+    if retry.is_spent(record.attempts, first_error_at, now):
+        return GivenUp(reason)
+    return Failed(reason, retry.next_run(record.attempts, now))

@@ -1,0 +1,17 @@
+"""Reactive tasks as they are declared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from monque_core.tasks.definition import define
+
+if TYPE_CHECKING:
+    from monque_core.tasks.definition import Declaration
+
+
+def a_declaration(
+    database: str = "shop", collection: str = "orders", name: str = "invoice", **options: Any
+) -> Declaration:
+    """Declare a task."""
+    return define(database, collection, name=name, **options).declaration

@@ -1,0 +1,125 @@
+"""A source collection with reactive tasks on it, and every part of the store that serves them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from bson import ObjectId
+from bson.codec_options import CodecOptions
+
+from monque_core.store.handle import Handle
+from monque_core.store.tasks.indexes import task_indexes
+from monque_core.store.tasks.ledger import TaskLedger, TaskSettlement, TaskVerdict
+from monque_core.store.tasks.planning import Planned, Planning
+from monque_core.store.tasks.queue import TaskQueue
+from monque_core.store.tasks.transitions import Claimant
+from monque_core.tasks.definition import Definition, define
+from monque_core.tasks.record import TaskRecord
+
+if TYPE_CHECKING:
+    from pymongo.asynchronous.database import AsyncDatabase
+
+    from monque_core.store.tasks.transitions import Transition
+    from monque_core.tasks.outcome import Outcome
+
+NOW = datetime(2026, 5, 5, 12, 0, 30, tzinfo=UTC)
+VISIBILITY = timedelta(seconds=60)
+_AWARE: CodecOptions[dict[str, Any]] = CodecOptions(tz_aware=True, tzinfo=UTC)
+
+
+def after(seconds: float) -> datetime:
+    """Give the time that is so many seconds after now."""
+    return NOW + timedelta(seconds=seconds)
+
+
+class TaskBench:
+    """What tests do with a source collection, by default that of the task `invoice`."""
+
+    def __init__(self, db: AsyncDatabase[dict[str, Any]], collection: str = "orders") -> None:
+        self.collection = collection
+        self.database = db.name
+        self.handle = Handle(db)
+        self.source = db.get_collection(collection, codec_options=_AWARE)
+        self.records = db.get_collection(f"{collection}_tasks", codec_options=_AWARE)
+        self.planning = Planning(self.handle)
+        self.definitions: dict[str, Definition] = {}
+        self._own = self.handle.collection(f"{collection}_tasks")
+
+    async def prepare(self) -> None:
+        """Make the indexes of the records."""
+        await self._own.create_indexes(task_indexes())
+
+    def define(self, name: str = "invoice", **options: Any) -> Definition:
+        """Declare a task, or declare it anew."""
+        definition = define(self.database, self.collection, name=name, **options)
+        self.definitions[name] = definition
+        return definition
+
+    def queue(self, instance_id: str = "me") -> TaskQueue:
+        """Give the queue of an instance."""
+        claimant = Claimant(instance_id, VISIBILITY)
+        return TaskQueue(self._own, claimant, self.definitions, self.handle.contact)
+
+    def ledger(self, instance_id: str = "me") -> TaskLedger:
+        """Give the ledger of an instance."""
+        return TaskLedger(self._own, Claimant(instance_id, VISIBILITY), self.definitions)
+
+    async def plan(
+        self,
+        *ids: Any,
+        deleted: tuple[Any, ...] = (),
+        task: str = "invoice",
+        now: datetime = NOW,
+        term: int = 1,
+    ) -> Planned:
+        """Plan documents, of which none may be parked unnoticed."""
+        declaration = self.definitions[task].declaration
+        return await self.planning.plan(declaration, ids, deleted, now, term)
+
+    async def put(self, id: Any, now: datetime = NOW, term: int = 1, **fields: Any) -> Planned:
+        """Replace a document, and plan it."""
+        await self.source.replace_one({"_id": {"$eq": id}}, {"_id": id, **fields}, upsert=True)
+        return await self.plan(id, now=now, term=term)
+
+    async def record(self, id: Any = 1, task: str = "invoice") -> dict[str, Any]:
+        """Read the record of a document, which must be there."""
+        found = await self.records.find_one({"sourceDocId": {"$eq": id}, "task": task})
+        assert found is not None, f"there is no record of {task} for {id!r}"
+        return found
+
+    async def edit(self, id: Any = 1, task: str = "invoice", **fields: Any) -> dict[str, Any]:
+        """Change a record behind everybody's back, None removes a field; give it."""
+        gone = {field: "" for field, value in fields.items() if value is None}
+        kept = {field: value for field, value in fields.items() if value is not None}
+        update = {"$set": kept} if kept else {}
+        update |= {"$unset": gone} if gone else {}
+        result = await self.records.update_one({"sourceDocId": {"$eq": id}, "task": task}, update)
+        assert result.matched_count == 1
+        return await self.record(id, task)
+
+    async def claim(
+        self, task: str = "invoice", now: datetime = NOW, instance_id: str = "me"
+    ) -> TaskRecord:
+        """Claim the first due record of a task, which must be there."""
+        record = await self.queue(instance_id).claim_first(task, ObjectId(), now)
+        assert isinstance(record, TaskRecord), record
+        return record
+
+    async def settle(
+        self,
+        record: TaskRecord,
+        outcome: Outcome,
+        now: datetime = NOW,
+        instance_id: str = "me",
+        seconds: float = 2,
+    ) -> TaskVerdict:
+        """Settle one claim."""
+        settlement = TaskSettlement(record, outcome, timedelta(seconds=seconds))
+        (verdict,) = await self.ledger(instance_id).settle([settlement], now)
+        return verdict
+
+    async def apply(self, step: Transition) -> int:
+        """Carry out a transition on all that it matches."""
+        result = await self.records.update_many(step.filter, step.update)
+        return result.matched_count
