@@ -17,7 +17,7 @@ import pymongo
 from pymongo import AsyncMongoClient
 
 from monque_core import LocalMongo
-from tests.benchmarks import blocking, drain, intake, pickup
+from tests.benchmarks import blocking, drain, intake, pickup, reactive
 from tests.benchmarks.measure import Measure
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tests.benchmarks.measure import Reading
 
-_RATE, _TIME = "jobs/s", "ms"
+_RATE, _TIME, _PLANNING = "jobs/s", "ms", "docs/s"
 
 
 async def run(rounds: int, scale: float) -> dict[str, Any]:
@@ -70,6 +70,10 @@ async def _round(
     readings += [(_RATE, name, reading) for name, reading in blocked.items()]
     picked_up = await pickup.measure(db, uri, scaled(150))
     readings += [(_TIME, name, reading) for name, reading in picked_up.items()]
+    planned = await reactive.measure_planning(db, scaled(20_000))
+    readings += [(_PLANNING, name, reading) for name, reading in planned.items()]
+    reached = await reactive.measure_latency(db, scaled(1000))
+    readings += [(_TIME, name, reading) for name, reading in reached.items()]
     return readings
 
 
@@ -80,7 +84,7 @@ def table(result: dict[str, Any]) -> str:
         "|---|---:|---:|---:|---:|---:|",
     ]
     for measure in result["measures"]:
-        digits = 0 if measure["unit"] == _RATE else 1
+        digits = 1 if measure["unit"] == _TIME else 0
         naive, of_naive = measure["naive"], measure["of_naive"]
         cells = [
             measure["name"],

@@ -46,4 +46,6 @@ def test_a_small_run_prints_a_table_and_writes_json(tmp_path: Path) -> None:
         "SyncMonque.enqueue, one by one",
         "pick-up from here p50",
         "pick-up from another process p99",
+        "reactive planning of a burst",
+        "reactive change to handler p99",
     }

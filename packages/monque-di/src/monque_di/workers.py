@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dependency_injector import providers
 
-from monque_core import MonqueError
+from monque_core import Job, MonqueError
 from monque_di.building import Planner
 from monque_di.catalogue import Catalogue
 from monque_di.errors import WiringError
@@ -18,7 +18,7 @@ from monque_di.scope import Scope, current_scope
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from monque_core import Job, Monque
+    from monque_core import Monque
     from monque_di.building import Plan
     from monque_di.catalogue import AnyContainer
     from monque_di.registry import DeclaredJob
@@ -99,13 +99,14 @@ class Workers:
                     job.name,
                 )
 
-    async def around(self, job: Job[Any], call_next: Callable[[], Awaitable[Any]]) -> Any:
+    async def around(self, job: Any, call_next: Callable[[], Awaitable[Any]]) -> Any:
         """Give a run its scope and, in it, its handler."""
         scope = Scope(job)
 
         async def run() -> Any:
             self._enter_own_context(scope)
-            if job.name in self._jobs:
+            # A reactive task may have the name of a job, and has a handler of its own.
+            if isinstance(job, Job) and job.name in self._jobs:
                 scope.handler = await self._handler(job.name)
             return await call_next()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -60,19 +61,23 @@ class Follower:
         self._longest_linger = to_timedelta(options.flush_interval).total_seconds()
         self._announcer = announcer
         self._reading: asyncio.Task[None] | None = None
+        self._is_asked_anew = asyncio.Event()
         self._pause = _FIRST_PAUSE
-        self._catching_up: asyncio.Event | None = None
+        self._catching_up: list[asyncio.Event] = []
+        self._nearly_caught_up: list[asyncio.Event] = []
         self.collections: set[str] = set()
         """The collections that are followed, or about to be."""
 
     def follow_anew(self) -> None:
         """Open the stream again, for the collections that are watched now."""
+        self._is_asked_anew.set()
         if self._reading is not None:
             self._reading.cancel()
 
     async def catch_up(self) -> None:
         """Wait until everything that was written before this call is planned."""
-        self._catching_up = caught_up = asyncio.Event()
+        caught_up = asyncio.Event()
+        self._catching_up.append(caught_up)
         self.follow_anew()
         await caught_up.wait()
 
@@ -94,19 +99,22 @@ class Follower:
     async def _follow(self) -> None:
         """Follow one stream until the watched collections change, or it ends."""
         self.collections = collections = self._agenda.places.get(self._database, set())
+        # Who asks later may have written what the end of this stream does not include.
+        self._nearly_caught_up = list(self._catching_up)
         stream = await self._open(collections)
         self._pause = _FIRST_PAUSE
         try:
             # From here on nothing is missed, so that scans may begin.
             await self._agenda.followed(self._database, collections)
-            await self._read_and_flush(stream)
+            if self._catching_up == self._nearly_caught_up:
+                await self._read_and_flush(stream)
         finally:
             await stream.close()
 
     async def _open(self, collections: Iterable[str]) -> SourceStream:
         """Go on where the last flush ended; where that is not known, examine everything."""
         progress, sources = self._store.progress, self._store.sources
-        hurried = None if self._catching_up is None else _HURRIED_AWAIT
+        hurried = _HURRIED_AWAIT if self._nearly_caught_up else None
         watched = sorted(collections)
         token = await progress.load_token(self._database)
         if token is not None:
@@ -135,10 +143,15 @@ class Follower:
         flushing = asyncio.create_task(self._flush(gathering), name="monque-flush")
         try:
             await asyncio.wait([reading, flushing], return_when=asyncio.FIRST_COMPLETED)
+            self._reading = None
+            await end(reading)
+            # What is being planned must arrive before anything that is planned after it. What
+            # only gathered will be read again, for its token is not saved.
+            gathering.close()
+            await asyncio.wait([flushing])
         finally:
             self._reading = None
             await end(reading)
-            # What only gathered will be read again: its token is not saved.
             await end(flushing)
         for task in (reading, flushing):
             if not task.cancelled():
@@ -157,8 +170,10 @@ class Follower:
     async def _flush(self, gathering: Gathering) -> None:
         saved: Mapping[str, Any] | None = None
         while True:
-            gap = _SAVE_GAP if self._catching_up is None else _HURRIED_AWAIT
+            gap = _HURRIED_AWAIT if self._nearly_caught_up else _SAVE_GAP
             await gathering.wait(gap, self._linger())
+            if gathering.is_closed:
+                return
             batch, token = gathering.take()
             if batch:
                 await self._planner.flush(self._database, batch)
@@ -168,11 +183,16 @@ class Follower:
                 await self._save(token)
                 saved = token
             gathering.planned()
-            if self._catching_up is not None and gathering.is_at_end and gathering.is_empty:
-                self._catching_up.set()
-                self._catching_up = None
-                # With a longer await from now on.
-                self.follow_anew()
+            if self._nearly_caught_up and gathering.is_at_end and gathering.is_empty:
+                self._tell_caught_up()
+
+    def _tell_caught_up(self) -> None:
+        for caught_up in self._nearly_caught_up:
+            caught_up.set()
+            self._catching_up.remove(caught_up)
+        self._nearly_caught_up = []
+        # With a longer await from now on.
+        self.follow_anew()
 
     def _linger(self) -> float:
         """Tell for how many seconds changes may gather: less than they are debounced anyway."""
@@ -212,5 +232,11 @@ class Follower:
         while True:
             collections = self._agenda.places.get(self._database, set())
             await self._agenda.followed(self._database, collections)
+            self._is_asked_anew.clear()
             await self._examine_everything("this server has no change streams")
-            await asyncio.sleep(_UNWATCHED_GAP)
+            if self._catching_up is not None:
+                self._catching_up.set()
+                self._catching_up = None
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_UNWATCHED_GAP):
+                    await self._is_asked_anew.wait()

@@ -25,6 +25,8 @@ class Gathering:
         self._is_full = asyncio.Event()
         self._has_room = asyncio.Event()
         self._is_planned = asyncio.Event()
+        self.is_closed = False
+        """Whether nothing more is to be taken."""
         self.is_at_end = False
         """Whether the stream had nothing more to tell when it was last asked."""
 
@@ -64,6 +66,12 @@ class Gathering:
     def is_empty(self) -> bool:
         """Tell whether nothing waits to be planned."""
         return not self._batch
+
+    def close(self) -> None:
+        """Let nothing more be taken: what has gathered will be read again."""
+        self.is_closed = True
+        self._has_any.set()
+        self._is_full.set()
 
     async def drain(self) -> None:
         """Wait until all that was put is planned."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from monque_core.store.leases import Leases
 
 _RENEWALS_PER_LEASE = 3
+_LOOKS_PER_LEASE = 10
 _PAUSE_AFTER_FAULT = 1.0
 _LAST_WRITE_SECONDS = 2.0
 
@@ -43,6 +44,11 @@ class Leadership:
         self._sure_until = asked_at + self._duration.total_seconds()
         self.term = grant.term
         return True
+
+    async def is_free(self) -> bool:
+        """Tell whether nobody else has the lease."""
+        lease = await self._leases.read(LEADER)
+        return lease is None or lease.is_expired or lease.holder in {None, self._holder}
 
     async def begin_term(self) -> None:
         """Make whatever of ours is still on its way to the server a former leader's."""
@@ -81,25 +87,30 @@ class Leader(Loop):
         duration = to_timedelta(options.reactive_options.leader_lease)
         self._leadership = Leadership(leases, options.scheduler_instance_id, duration)
         self._gap = duration.total_seconds() / _RENEWALS_PER_LEASE
+        self._look_gap = duration.total_seconds() / _LOOKS_PER_LEASE
         self._planning = planning
         self._instance_id = options.scheduler_instance_id
         self._announcer = announcer
         self.is_leading = False
         self.is_decided = asyncio.Event()
         """Set once it is known whether this instance leads."""
+        self.is_over = asyncio.Event()
+        """Set when this instance does not lead, or no more."""
 
     async def _run(self) -> None:
         while True:
             # A new term: a former life of this instance may have something on its way.
-            if await self._leadership.take(new_term=True):
+            if await self._leadership.is_free() and await self._leadership.take(new_term=True):
                 await self._lead()
             else:
+                self.is_over.set()
                 self.is_decided.set()
-                await asyncio.sleep(self._gap)
+                await asyncio.sleep(self._look_gap)
 
     async def _lead(self) -> None:
         leadership = self._leadership
         self.is_leading = True
+        self.is_over.clear()
         self.is_decided.set()
         self._announcer.leads(self._instance_id, leadership.term)
         renewing = asyncio.create_task(self._renew(), name="monque-leader-lease")
@@ -108,6 +119,7 @@ class Leader(Loop):
             await asyncio.wait([renewing, planning], return_when=asyncio.FIRST_COMPLETED)
         finally:
             self.is_leading = False
+            self.is_over.set()
             await end(planning)
             await end(renewing)
             self._announcer.leads_no_more(self._instance_id, leadership.term)

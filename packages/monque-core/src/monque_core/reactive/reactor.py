@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from monque_core.reactive.conductor import Conductor
 from monque_core.reactive.declarer import Declarer
 from monque_core.reactive.leader import Leader
 from monque_core.reactive.task_source import TaskSource
+from monque_core.scheduler.loop import end
 from monque_core.scheduler.wakeups import MANY, Wakeups
 
 if TYPE_CHECKING:
@@ -79,9 +81,16 @@ class Reactor:
             return
         await self._declarer.has_declared.wait()
         await self._leader.is_decided.wait()
-        if self._leader.is_leading:
-            self._conductor.look_again()
-            await self._conductor.catch_up()
+        if not self._leader.is_leading:
+            return
+        self._conductor.look_again()
+        catching_up = asyncio.create_task(self._conductor.catch_up())
+        ceasing = asyncio.create_task(self._leader.is_over.wait())
+        try:
+            await asyncio.wait([catching_up, ceasing], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await end(ceasing)
+            await end(catching_up)
 
     def _planned(self, name: str, due_at: datetime) -> None:
         """Be told that records of a task may become due then."""

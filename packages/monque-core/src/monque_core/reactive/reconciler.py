@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from monque_core.errors import LeadershipLostError
+from monque_core.store.tasks.planning import TaskBrokenError
 from monque_core.store.tasks.sources import LastId
 
 if TYPE_CHECKING:
@@ -98,11 +99,14 @@ class Reconciler:
         except _AskedAnew:
             self.poke()
         except Exception as error:  # noqa: BLE001  # it stays to be examined
-            self._agenda.broken.add(name)
             self._announcer.errored(error)
             pause = self._pauses.get(name, _FIRST_PAUSE)
             self._not_before[name] = asyncio.get_running_loop().time() + pause
             self._pauses[name] = min(_LONGEST_PAUSE, 2 * pause)
+            if isinstance(error, TaskBrokenError):
+                # What changes from now on is not planned, so that only a scan of all will do.
+                self._agenda.broken.add(name)
+                await self._store.progress.ask_reconcile(name, "it failed", self._clock.now())
             await self._store.progress.set_error(name, str(error), term)
         else:
             self._pauses.pop(name, None)

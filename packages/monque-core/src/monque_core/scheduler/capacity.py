@@ -29,10 +29,6 @@ class Capacity:
         """Let a source share the slots."""
         self._members.append(member)
 
-    def leave(self, member: Member) -> None:
-        """Let the others have a source's share."""
-        self._members.remove(member)
-
     def take(self, member: Member) -> None:
         """Occupy a slot; whoever did so last is the last in line."""
         self._taken += 1

@@ -151,10 +151,10 @@ class Engine:
         self._deadline = deadline = clock() + seconds
         dispatchers = [lane.dispatcher for lane in self._lanes]
         try:
-            await _all(finder.stop() for finder in self._finders)
             # A claim under way is worth a moment: cut off, it would leave jobs that nobody runs.
             last_claim = max(deadline, clock() + _LAST_CLAIM_SECONDS)
-            await wait_until(last_claim, _all(one.close() for one in dispatchers))
+            closing = wait_until(last_claim, _all(one.close() for one in dispatchers))
+            await _all([*(finder.stop() for finder in self._finders), closing])
             await _all(one.stop() for one in dispatchers)
             await self._try_until(
                 clock() + _LAST_CLAIM_SECONDS, _all(one.hand_back() for one in dispatchers)
