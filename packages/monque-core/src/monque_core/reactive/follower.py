@@ -185,14 +185,14 @@ class Follower:
             gathering.planned()
             if self._nearly_caught_up and gathering.is_at_end and gathering.is_empty:
                 self._tell_caught_up()
+                # With a longer await from now on.
+                self.follow_anew()
 
     def _tell_caught_up(self) -> None:
         for caught_up in self._nearly_caught_up:
             caught_up.set()
             self._catching_up.remove(caught_up)
         self._nearly_caught_up = []
-        # With a longer await from now on.
-        self.follow_anew()
 
     def _linger(self) -> float:
         """Tell for how many seconds changes may gather: less than they are debounced anyway."""
@@ -233,10 +233,9 @@ class Follower:
             collections = self._agenda.places.get(self._database, set())
             await self._agenda.followed(self._database, collections)
             self._is_asked_anew.clear()
+            self._nearly_caught_up = list(self._catching_up)
             await self._examine_everything("this server has no change streams")
-            if self._catching_up is not None:
-                self._catching_up.set()
-                self._catching_up = None
+            self._tell_caught_up()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_UNWATCHED_GAP):
                     await self._is_asked_anew.wait()
