@@ -124,3 +124,110 @@ class TestGivingBack:
     async def test_what_was_never_taken_does_nothing(self, leases: Leases) -> None:
         await leases.give_back("retention", "me")
         assert await leases.read("retention") is None
+
+
+class TestTerms:
+    async def test_begin_with_the_servers_time(self, db: Db, leases: Leases) -> None:
+        before = (await server_now(db)).timestamp() * 1000
+        taken = await leases.take("reactive:leader", "me", MINUTE)
+        after = (await server_now(db)).timestamp() * 1000
+        assert taken is not None
+        assert before <= taken.term <= after
+        lease = await leases.read("reactive:leader")
+        assert lease is not None
+        assert lease.term == taken.term
+
+    async def test_last_as_long_as_the_holder_does(self, leases: Leases) -> None:
+        first = await leases.take("reactive:leader", "me", MINUTE)
+        await asyncio.sleep(0.01)
+        again = await leases.take("reactive:leader", "me", MINUTE)
+        assert first is not None
+        assert again is not None
+        assert again.term == first.term
+
+    async def test_are_the_holders_own_though_another_asks_for_a_new_one(
+        self, leases: Leases
+    ) -> None:
+        first = await leases.take("reactive:leader", "me", MINUTE)
+        assert first is not None
+        assert await leases.take("reactive:leader", "other", MINUTE, new_term=True) is None
+        lease = await leases.read("reactive:leader")
+        assert lease is not None
+        assert lease.term == first.term
+
+    async def test_grow_with_every_holder(self, leases: Leases) -> None:
+        first = await leases.take("reactive:leader", "dead", MOMENT)
+        second = await eventually(lambda: leases.take("reactive:leader", "me", MINUTE))
+        assert first is not None
+        assert second.term > first.term
+
+    async def test_grow_when_the_holder_wants_it(self, leases: Leases) -> None:
+        terms = []
+        for _ in range(20):
+            taken = await leases.take("reactive:leader", "me", MINUTE, new_term=True)
+            assert taken is not None
+            terms.append(taken.term)
+        assert sorted(set(terms)) == terms
+
+    async def test_never_go_back_though_the_servers_clock_does(
+        self, db: Db, leases: Leases
+    ) -> None:
+        ahead = 2**50
+        await leases.take("reactive:leader", "me", MINUTE)
+        await db["monque_jobs_meta"].update_one({}, {"$set": {"term": ahead}})
+        taken = await leases.take("reactive:leader", "me", MINUTE, new_term=True)
+        assert taken is not None
+        assert taken.term == ahead + 1
+
+    async def test_never_go_back_though_the_lease_was_removed(self, leases: Leases) -> None:
+        first = await leases.take("reactive:leader", "me", MINUTE)
+        await leases.give_back("reactive:leader", "me")
+        await asyncio.sleep(0.005)
+        second = await leases.take("reactive:leader", "me", MINUTE)
+        assert first is not None
+        assert second is not None
+        assert second.term > first.term
+
+    async def test_are_had_by_leases_that_were_stored_without(self, db: Db, leases: Leases) -> None:
+        expiry = await server_now(db) + MINUTE
+        await db["monque_jobs_meta"].insert_one(
+            {"_id": "retention", "holder": "me", "expiresAt": expiry}
+        )
+        lease = await leases.read("retention")
+        assert lease is not None
+        assert lease.term == 0
+        taken = await leases.take("retention", "me", MINUTE)
+        assert taken is not None
+        assert taken.term == 0
+        anew = await leases.take("retention", "me", MINUTE, new_term=True)
+        assert anew is not None
+        assert anew.term > 0
+
+
+class TestLayingDown:
+    async def test_frees_the_lease_at_once_and_keeps_its_term(self, leases: Leases) -> None:
+        first = await leases.take("reactive:leader", "me", MINUTE)
+        await leases.lay_down("reactive:leader", "me")
+        lease = await leases.read("reactive:leader")
+        assert first is not None
+        assert lease is not None
+        assert (lease.holder, lease.is_expired, lease.term) == (None, True, first.term)
+        second = await leases.take("reactive:leader", "other", MINUTE)
+        assert second is not None
+        assert second.term > first.term
+
+    async def test_ends_the_term_for_the_former_holder_too(self, leases: Leases) -> None:
+        first = await leases.take("reactive:leader", "me", MINUTE)
+        await leases.lay_down("reactive:leader", "me")
+        second = await leases.take("reactive:leader", "me", MINUTE)
+        assert first is not None
+        assert second is not None
+        assert second.term > first.term
+
+    async def test_what_is_anothers_or_nobodys_does_nothing(self, leases: Leases) -> None:
+        await leases.take("reactive:leader", "other", MINUTE)
+        before = await leases.read("reactive:leader")
+        await leases.lay_down("reactive:leader", "me")
+        await leases.lay_down("unknown", "me")
+        assert await leases.read("reactive:leader") == before
+        assert await leases.read("unknown") is None

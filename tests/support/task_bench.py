@@ -20,7 +20,7 @@ from monque_core.tasks.record import TaskRecord
 if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
 
-    from monque_core.store.tasks.transitions import Transition
+    from monque_core.store.transitions import Transition
     from monque_core.tasks.outcome import Outcome
 
 NOW = datetime(2026, 5, 5, 12, 0, 30, tzinfo=UTC)

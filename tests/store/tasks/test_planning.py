@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -12,6 +13,7 @@ from bson import Binary, Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Rege
 
 from monque_core.errors import MonqueConnectionError
 from monque_core.store.tasks.planning import LARGEST_SNAPSHOT_BYTES, TaskBrokenError
+from monque_core.store.tasks.queue import TaskCandidate
 from monque_core.tasks.retry import Fixed
 from tests.support.payloads import ONE_OF_EACH
 from tests.support.task_bench import NOW, TaskBench, after
@@ -602,7 +604,7 @@ class TestBadDocuments:
         await bench.source.update_one({"_id": 2}, {"$set": {"z": 1}})
         assert (await bench.plan(2, now=after(1))).parked == []
         claimed = await bench.queue().claim_batch(
-            [one for one in await bench.queue().look(["invoice"], 9, after(9))],  # type: ignore[misc]
+            [TaskCandidate(one["_id"], "invoice") for one in await bench.records.find().to_list()],
             ObjectId(),
             after(9),
         )
@@ -649,41 +651,46 @@ class TestBrokenTask:
         assert caught.value.__cause__ is not None
         assert not await bench.planning.works_at_all(bench.definitions["invoice"].declaration, NOW)
 
-    async def test_is_one_whose_records_have_no_index(self, bench: TaskBench) -> None:
-        await bench.source.insert_one({"_id": 1})
-        await bench.records.drop_indexes()
+    async def test_is_one_whose_records_have_no_index(self, own_bench: TaskBench) -> None:
+        await own_bench.source.insert_one({"_id": 1})
+        await own_bench.records.drop_indexes()
         with pytest.raises(TaskBrokenError, match="join fields will be unique"):
-            await bench.plan(1)
+            await own_bench.plan(1)
 
-    async def test_is_one_whose_records_are_refused(self, db: Db, bench: TaskBench) -> None:
-        await bench.source.insert_many([{"_id": 1}, {"_id": 2}])
-        await db.command("collMod", bench.records.name, validator={"never": True})
+    async def test_is_one_whose_records_are_refused(self, db: Db, own_bench: TaskBench) -> None:
+        await own_bench.source.insert_many([{"_id": 1}, {"_id": 2}])
+        await db.command("collMod", own_bench.records.name, validator={"never": True})
         with pytest.raises(TaskBrokenError, match="validation"):
-            await bench.plan(1, 2)
+            await own_bench.plan(1, 2)
 
     async def test_is_not_every_task(self, bench: TaskBench) -> None:
         declaration = bench.define(watch={"number": {"$toInt": "$text"}}).declaration
         assert await bench.planning.works_at_all(declaration, NOW)
 
-    async def test_is_not_one_that_a_passing_fault_hit(
+    async def test_is_not_one_whose_planning_was_interrupted(
         self, client: AsyncMongoClient[dict[str, Any]], bench: TaskBench
     ) -> None:
+        endless = {"body": "function() { while (true) {} }", "args": ["$a"], "lang": "js"}
+        bench.define(watch={"a": {"$function": endless}})
         await bench.source.insert_one({"_id": 1})
-        failing = {"failCommands": ["aggregate"], "errorCode": 112}
-        await client.admin.command(
-            "configureFailPoint", "failCommand", mode={"times": 1}, data=failing
-        )
+        planning = asyncio.create_task(bench.plan(1))
+        namespace = f"{bench.database}.{bench.collection}"
+        while not (
+            found := await (
+                await client.admin.aggregate(
+                    [{"$currentOp": {}}, {"$match": {"ns": namespace, "op": "command"}}]
+                )
+            ).to_list()
+        ):
+            await asyncio.sleep(0.01)
+        await client.admin.command("killOp", op=found[0]["opid"])
         with pytest.raises(MonqueConnectionError, match="at the moment"):
-            await bench.plan(1)
-        assert (await bench.plan(1)).parked == []
+            await planning
 
-    async def test_is_not_one_that_met_another_leader(
-        self, client: AsyncMongoClient[dict[str, Any]], bench: TaskBench
-    ) -> None:
-        await bench.source.insert_one({"_id": 1})
-        failing = {"failCommands": ["aggregate"], "errorCode": 11000}
-        await client.admin.command(
-            "configureFailPoint", "failCommand", mode={"times": 2}, data=failing
+    async def test_is_not_one_that_met_another_leader(self, bench: TaskBench) -> None:
+        await bench.source.insert_many([{"_id": n, "n": n} for n in range(300)])
+        plans = await asyncio.gather(
+            *(bench.plan(*range(300), term=term) for term in (1, 2, 1, 2)),
         )
-        assert (await bench.plan(1)).parked == []
-        await bench.record()
+        assert [planned.parked for planned in plans] == [[]] * 4
+        assert await bench.records.count_documents({"plannedTerm": 2}) == 300

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from bson import Int64, ObjectId, Regex
 
+from monque_core.errors import LeadershipLostError
 from monque_core.store.handle import Handle
-from monque_core.store.tasks.progress import LeadershipLostError, Parked, Progress
+from monque_core.store.tasks.progress import Parked, Progress
 from monque_core.store.tasks.sources import LastId
 from monque_core.tasks.cleanup import Cleanup
 from tests.support.declarations import a_declaration
@@ -259,7 +260,12 @@ class TestTokens:
 
 
 def a_parked(source_id: object, task: str = "invoice", **changes: Any) -> Parked:
-    fields = {"database": "shop", "collection": "orders", "error": "$bad", "at": NOW} | changes
+    fields: dict[str, Any] = {
+        "database": "shop",
+        "collection": "orders",
+        "error": "$bad",
+        "at": NOW,
+    } | changes
     return Parked(task=task, source_id=source_id, **fields)
 
 

@@ -56,8 +56,12 @@ class BaseRun:
         self._desk = desk
         self.deferred_until: datetime | None = None
         """When the handler has asked to run again, None if it has not."""
-        self.is_in_transaction = False
-        """Whether a transaction of the handler's may be about to finish this run."""
+        self._session: object = None
+
+    @property
+    def is_in_transaction(self) -> bool:
+        """Tell whether an open transaction of the handler's is about to finish this run."""
+        return bool(getattr(self._session, "in_transaction", False))
 
     @property
     def id(self) -> ObjectId:
@@ -131,7 +135,7 @@ class ReactiveTask(BaseRun):
 
         Raises `OwnershipLostError`, which must abort it, if another instance has taken over.
         """
-        self.is_in_transaction = True
+        self._session = session
         await self._desk.complete(self._record, session)
 
 
@@ -156,7 +160,7 @@ class SyncReactiveTask(BaseRun):
 
         Raises `OwnershipLostError`, which must abort it, if another instance has taken over.
         """
-        self.is_in_transaction = True
+        self._session = session
         self._wait(self._desk.complete(self._record, session))
 
     def throttle(self, until: Duration | datetime) -> None:

@@ -183,7 +183,7 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
         return after_failure(definition, record, failure_reason(error), self._clock.now())
 
     def _announce(self, ending: Ending[TaskRecord], stored: TaskRecord) -> None:
-        outcome = ending.outcome
+        run, outcome = ending.run, ending.outcome
         if stored.next_run_at is not None and stored.status == TaskStatus.PENDING:
             self._wakeups.hint_at(stored.task, stored.next_run_at)
         match outcome:
@@ -191,9 +191,9 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
                 self._wakeups.hint(stored.task, 1)
             case Skipped():
                 self._announcer.skipped(stored, ending.duration)
-            case Failed() | GivenUp() | Deferred(reason=str()) if not _is_complete(stored):
+            case Failed() | GivenUp() | Deferred(reason=str()) if not _has_completed(stored, run):
                 error = ending.error or RuntimeError(stored.last_error)
-                will_retry = stored.status == TaskStatus.PENDING
+                will_retry = stored.status != TaskStatus.FAILED
                 self._announcer.failed(stored, error, will_retry=will_retry)
             case _:
                 self._announcer.completed(stored, ending.duration)
@@ -206,8 +206,10 @@ def _is_in_transaction(run: Run[TaskRecord]) -> bool:
     return isinstance(run.given, BaseRun) and run.given.is_in_transaction
 
 
-def _is_complete(stored: TaskRecord) -> bool:
-    return stored.status == TaskStatus.COMPLETED
+def _has_completed(stored: TaskRecord, run: Run[TaskRecord]) -> bool:
+    """Tell whether this very run is stored as a success, whatever its handler did afterwards."""
+    is_its_own = stored.claim_token == run.work.claim_token
+    return is_its_own and stored.status == TaskStatus.COMPLETED
 
 
 def _ownership_lost(record: TaskRecord) -> OwnershipLostError:

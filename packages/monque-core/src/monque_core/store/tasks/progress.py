@@ -151,7 +151,8 @@ class Progress:
     async def take_over(self, term: int) -> None:
         """Refuse from now on what the leaders before this term write."""
         await self._meta.update_many(
-            {"$or": [_all(_TASK), _all(_STREAM)], **_not_after(term)}, {"$set": {"term": term}}
+            {"$and": [{"$or": [_all(_TASK), _all(_STREAM)]}, _not_after(term)]},
+            {"$set": {"term": term}},
         )
 
     async def ask_reconcile(self, name: str, reason: str, now: datetime) -> bool:

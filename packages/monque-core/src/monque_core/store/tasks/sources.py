@@ -82,11 +82,14 @@ class Sources:
         Raise `HistoryLostError` if the token is of no use, and `ChangeStreamUnavailableError` if
         this server or user will never have a change stream.
         """
+        if token is not None and not (isinstance(token.get("resume"), dict) and token["resume"]):
+            # The driver takes an empty one for none at all, and would begin with what comes now.
+            raise HistoryLostError(f"the resume token {token!r} of {database!r} is none")
         seconds = self._await_seconds
         if longest_wait is not None:
             seconds = min(seconds, longest_wait.total_seconds())
         try:
-            native = await self._watch(database, collections, token, seconds)
+            native = await self._watch(database, _with_event(collections, token), token, seconds)
         except OperationFailure as error:
             if token is None or error.code in _PASSING:
                 raise
@@ -96,7 +99,7 @@ class Sources:
                 await self._handle.close(fresh)
             raise _history_lost(database, error) from error
         blocking = self._handle.is_blocking
-        return SourceStream(self._handle, native, database, collections, blocking=blocking)
+        return SourceStream(self._handle, native, database, collections, token, blocking=blocking)
 
     async def ids_after(
         self, database: str, collection: str, after: LastId | None, limit: int
@@ -144,7 +147,7 @@ class Sources:
         opening = self._handle.call(
             native.watch,
             _pipeline(collections),
-            start_after=token,
+            start_after=None if token is None else token["resume"],
             max_await_time_ms=max(1, int(seconds * 1000)),
             batch_size=_BATCH_SIZE,
         )
@@ -160,6 +163,7 @@ class SourceStream(EventStream):
         native: Any,
         database: str,
         collections: Sequence[str],
+        token: Mapping[str, Any] | None,
         *,
         blocking: bool,
     ) -> None:
@@ -167,10 +171,12 @@ class SourceStream(EventStream):
         self._database = database
         self._collections = tuple(collections)
         self._ready: deque[SourceChange] = deque()
-        self._token: Mapping[str, Any] | None = native.resume_token
+        self._last: Document = {}
+        self._token: Mapping[str, Any] = token or {}
+        self._advance()
 
     @property
-    def token(self) -> Mapping[str, Any] | None:
+    def token(self) -> Mapping[str, Any]:
         """Give the token to go on with after all that `next()` has given."""
         return self._token
 
@@ -181,27 +187,41 @@ class SourceStream(EventStream):
         dropped, and `HistoryLostError` when it cannot go on. No change is lost to a cancelled
         waiter.
         """
-        if not self._ready:
-            try:
-                event = await self._next_event()
-            except OperationFailure as error:
-                if _is_history_lost(error):
-                    raise _history_lost(self._database, error) from error
-                raise
-            if event is not None:
-                self._ready.extend(self._changes(event))
+        event = None if self._ready else await self._event()
+        if event is not None:
+            self._last = event
+            self._ready.extend(self._changes(event))
         change = self._ready.popleft() if self._ready else None
         if not self._ready:
-            self._token = self._native.resume_token
+            self._advance()
         return change
+
+    def _advance(self) -> None:
+        resume = self._native.resume_token
+        if resume == self._token.get("resume"):
+            return
+        self._token = {"resume": resume}
+        if resume == self._last.get("_id"):
+            self._token = {"resume": resume, "collection": self._last.get("ns", {}).get("coll")}
+
+    async def _event(self) -> Document | None:
+        try:
+            return await self._next_event()
+        except OperationFailure as error:
+            if _is_history_lost(error):
+                raise _history_lost(self._database, error) from error
+            raise
 
     def _changes(self, event: Document) -> list[SourceChange]:
         kind, at = event["operationType"], event.get("wallTime")
         if kind == "invalidate":
             return []
         if kind in _DOCUMENT_EVENTS:
+            collection = event["ns"]["coll"]
             did: ChangeKind = "deleted" if kind == "delete" else "changed"
-            return [SourceChange(event["ns"]["coll"], did, event["documentKey"]["_id"], at)]
+            is_watched = collection in self._collections
+            id = event["documentKey"]["_id"]
+            return [SourceChange(collection, did, id, at)] if is_watched else []
         touched = {event["ns"].get("coll"), event.get("to", {}).get("coll")}
         is_all = kind == "dropDatabase"
         return [
@@ -209,6 +229,18 @@ class SourceStream(EventStream):
             for collection in self._collections
             if is_all or collection in touched
         ]
+
+
+def _with_event(collections: Sequence[str], token: Mapping[str, Any] | None) -> Sequence[str]:
+    """Watch the collection of the token's event, too.
+
+    The server finds the place of a token by its event, which the filter must not hide: a task that
+    is not declared any more would else cost all others their history.
+    """
+    last = None if token is None else token.get("collection")
+    if isinstance(last, str) and last not in collections:
+        return [*collections, last]
+    return collections
 
 
 def _pipeline(collections: Sequence[str]) -> list[Document]:

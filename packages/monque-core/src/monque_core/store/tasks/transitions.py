@@ -139,15 +139,14 @@ def claim(
 
 def renew(records: Sequence[TaskRecord], claimant: Claimant, now: datetime) -> Transition:
     """Keep claims alive: the lock expires later."""
-    return Transition(held(records, claimant), {"$set": {"nextRunAt": now + claimant.visibility}})
+    held = {**claimed(records), "status": _RUNNING, "claimedBy": claimant.instance_id}
+    return Transition(held, {"$set": {"nextRunAt": now + claimant.visibility}})
 
 
-def held(records: Sequence[TaskRecord], claimant: Claimant) -> Document:
-    """Match those of the records that still belong to their claims."""
+def claimed(records: Sequence[TaskRecord]) -> Document:
+    """Match those of the records that nobody has claimed since, be they settled or not."""
     return {
         "_id": {"$in": [record.id for record in records]},
-        "status": _RUNNING,
-        "claimedBy": claimant.instance_id,
         "claimToken": {"$in": list({record.claim_token for record in records})},
     }
 

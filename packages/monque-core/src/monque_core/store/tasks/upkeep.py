@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from bson import MinKey
+
 from monque_core.store.tasks.documents import records_name
 from monque_core.store.tasks.indexes import IS_DATE
 from monque_core.store.tasks.sources import LastId
@@ -47,11 +49,13 @@ class Upkeep:
         Those are left out that are re-armed already.
         """
         records = self._records(declaration)
-        chosen: Document = {"task": declaration.name}
-        if after is not None:
-            chosen["$expr"] = {"$gt": ["$sourceDocId", {"$literal": after.id}]}
+        # Also without a place to begin: only from a range does the server skip other tasks.
+        start = MinKey() if after is None else after.id
         found = await records.find(
-            chosen,
+            {
+                "task": declaration.name,
+                "$expr": {"$gt": ["$sourceDocId", {"$literal": start}]},
+            },
             projection={"_id": 0, "sourceDocId": 1},
             sort=[("sourceDocId", 1)],
             limit=limit,
