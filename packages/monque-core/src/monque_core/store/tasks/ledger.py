@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from pymongo import UpdateOne
 
 from monque_core.store.tasks.documents import InvalidRecordError, to_record
-from monque_core.store.tasks.transitions import claimed, renew, settle
+from monque_core.store.tasks.transitions import held, renew, settle
 from monque_core.tasks.outcome import SUCCEEDED, Outcome
 from monque_core.tasks.record import TaskRecord, TaskStatus
 
@@ -58,8 +58,8 @@ class TaskLedger:
         step = renew(records, self._claimant, now)
         if await self._records.update_many(step.filter, step.update) == len(records):
             return set()
-        # What its handler's transaction has finished is over, but nobody else's.
-        found = await self._records.find(claimed(records), projection={"claimToken": 1})
+        ours = held(records, self._claimant)
+        found = await self._records.find(ours, projection={"claimToken": 1})
         kept = {(document["_id"], document["claimToken"]) for document in found}
         return {(record.id, record.claim_token) for record in records} - kept
 

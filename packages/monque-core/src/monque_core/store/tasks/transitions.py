@@ -53,7 +53,8 @@ DUE_ORDER: Final = [("nextRunAt", 1)]
 ACTIVE: Final = TaskStatus.ACTIVE
 WAITING: Final = (TaskStatus.PENDING,)
 _LONGEST_ENTRY_ERROR: Final = 500
-_DIED: Final = "the process running it died or stalled"
+DIED: Final = "the process running it died or stalled"
+"""How the last error begins of a record that was given up because no run of it ended."""
 _IS_DIRTY: Final = has_status(TaskStatus.PROCESSING_DIRTY)
 _RUNNING: Final[Document] = {"$in": list(TaskStatus.RUNNING)}
 
@@ -83,8 +84,8 @@ def claim(
     is_spent, was_dirty, was_running = "$_claim.spent", "$_claim.dirty", "$_claim.running"
     is_reset = "$_claim.reset"
     attempts = number_or_zero("$attempts")
-    spent_error = {"$concat": [f"{_DIED}, and no run is left after ", {"$toString": attempts}]}
-    interrupted = _entry(now, ExecutionStatus.INTERRUPTED, None, _DIED)
+    spent_error = {"$concat": [f"{DIED}, and no run is left after ", {"$toString": attempts}]}
+    interrupted = _entry(now, ExecutionStatus.INTERRUPTED, None, DIED)
     claimed = {
         "status": either(is_spent, TaskStatus.FAILED, TaskStatus.PROCESSING),
         "claimedBy": either(is_spent, REMOVE, literal(claimant.instance_id)),
@@ -139,14 +140,15 @@ def claim(
 
 def renew(records: Sequence[TaskRecord], claimant: Claimant, now: datetime) -> Transition:
     """Keep claims alive: the lock expires later."""
-    held = {**claimed(records), "status": _RUNNING, "claimedBy": claimant.instance_id}
-    return Transition(held, {"$set": {"nextRunAt": now + claimant.visibility}})
+    return Transition(held(records, claimant), {"$set": {"nextRunAt": now + claimant.visibility}})
 
 
-def claimed(records: Sequence[TaskRecord]) -> Document:
-    """Match those of the records that nobody has claimed since, be they settled or not."""
+def held(records: Sequence[TaskRecord], claimant: Claimant) -> Document:
+    """Match those of the records that still belong to their claims."""
     return {
         "_id": {"$in": [record.id for record in records]},
+        "status": _RUNNING,
+        "claimedBy": claimant.instance_id,
         "claimToken": {"$in": list({record.claim_token for record in records})},
     }
 
