@@ -94,7 +94,8 @@ class Conductor:
         progress, now = self._store.progress, self._options.clock.now()
         declared = await progress.declarations(now)
         for task in declared:
-            if task.declaration.version != task.applied_version:
+            # A lower one is that of an instance which a deployment has not reached yet.
+            if task.declaration.version > task.applied_version:
                 await self._store.planning.rerun(task.declaration, now)
                 version, term = task.declaration.version, leadership.term
                 await progress.mark_version(task.declaration.name, version, term)

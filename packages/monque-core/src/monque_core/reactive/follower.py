@@ -62,6 +62,7 @@ class Follower:
         self._announcer = announcer
         self._reading: asyncio.Task[None] | None = None
         self._is_asked_anew = asyncio.Event()
+        self._is_token_useless = False
         self._pause = _FIRST_PAUSE
         self._catching_up: list[asyncio.Event] = []
         self._nearly_caught_up: list[asyncio.Event] = []
@@ -108,6 +109,10 @@ class Follower:
             await self._agenda.followed(self._database, collections)
             if self._catching_up == self._nearly_caught_up:
                 await self._read_and_flush(stream)
+        except HistoryLostError:
+            # The token opens a stream, which then cannot go on: it would be the same again.
+            self._is_token_useless = True
+            raise
         finally:
             await stream.close()
 
@@ -117,7 +122,7 @@ class Follower:
         hurried = _HURRIED_AWAIT if self._nearly_caught_up else None
         watched = sorted(collections)
         token = await progress.load_token(self._database)
-        if token is not None:
+        if token is not None and not self._is_token_useless:
             try:
                 return await sources.open(self._database, watched, token, longest_wait=hurried)
             except HistoryLostError as error:
@@ -130,6 +135,7 @@ class Follower:
                 await self._examine_everything("the history of changes is lost")
             if stream.token is not None:
                 await self._save(stream.token)
+                self._is_token_useless = False
         except BaseException:
             await stream.close()
             raise

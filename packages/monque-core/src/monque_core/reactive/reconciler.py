@@ -129,6 +129,8 @@ class Reconciler:
         if await progress.mark_reconciled(
             declaration.name, asked.ticket, now, self._leadership.term
         ):
+            # What could not be planned for and is still there was parked again by this one.
+            await progress.unpark_before(declaration.name, asked.asked_at)
             self._announcer.reconciled(declaration.name, asked.reason, documents)
             self._cleaner.poke()
 

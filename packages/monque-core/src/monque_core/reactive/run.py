@@ -56,12 +56,13 @@ class BaseRun:
         self._desk = desk
         self.deferred_until: datetime | None = None
         """When the handler has asked to run again, None if it has not."""
-        self._session: object = None
+        self.session: object = None
+        """What the handler has completed this run with, in a transaction that may be over."""
 
     @property
     def is_in_transaction(self) -> bool:
         """Tell whether an open transaction of the handler's is about to finish this run."""
-        return bool(getattr(self._session, "in_transaction", False))
+        return bool(getattr(self.session, "in_transaction", False))
 
     @property
     def id(self) -> ObjectId:
@@ -135,7 +136,7 @@ class ReactiveTask(BaseRun):
 
         Raises `OwnershipLostError`, which must abort it, if another instance has taken over.
         """
-        self._session = session
+        self.session = session
         await self._desk.complete(self._record, session)
 
 
@@ -160,7 +161,7 @@ class SyncReactiveTask(BaseRun):
 
         Raises `OwnershipLostError`, which must abort it, if another instance has taken over.
         """
-        self._session = session
+        self.session = session
         self._wait(self._desk.complete(self._record, session))
 
     def throttle(self, until: Duration | datetime) -> None:

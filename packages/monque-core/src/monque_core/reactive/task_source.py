@@ -133,10 +133,12 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
         """Keep claims alive, and give those that are no longer ours.
 
         One that is being completed in a transaction is left alone: a renewal would wait for the
-        transaction, or abort it.
+        transaction, or abort it. Once that is over, it may be complete and nobody else's; what is
+        stored when the run ends tells.
         """
         renewable = [run.work for run in runs if not _is_in_transaction(run)]
-        return await self._records.ledger.renew(renewable, now) if renewable else set()
+        lost = await self._records.ledger.renew(renewable, now) if renewable else set()
+        return lost - {(run.work.id, run.work.claim_token) for run in runs if _may_be_over(run)}
 
     def lost(self, work: TaskRecord) -> None:
         """Say that a claim was taken over while its handler ran."""
@@ -204,6 +206,10 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
 
 def _is_in_transaction(run: Run[TaskRecord]) -> bool:
     return isinstance(run.given, BaseRun) and run.given.is_in_transaction
+
+
+def _may_be_over(run: Run[TaskRecord]) -> bool:
+    return isinstance(run.given, BaseRun) and run.given.session is not None
 
 
 def _has_completed(stored: TaskRecord, run: Run[TaskRecord]) -> bool:
