@@ -23,6 +23,8 @@ _ROOT = Path(__file__).parents[2]
 class WorkerProcess:
     """`worker_program` with the handlers of these names; ended at the latest with its block."""
 
+    program = "tests.support.worker_program"
+
     def __init__(
         self,
         uri: str,
@@ -32,7 +34,7 @@ class WorkerProcess:
         **options: Unpack[MonqueOptions],
     ) -> None:
         self.said: Tally[dict[str, Any]] = Tally()
-        self._settings = {
+        self._settings: dict[str, Any] = {
             "uri": uri,
             "database": database,
             "names": names,
@@ -46,7 +48,7 @@ class WorkerProcess:
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "tests.support.worker_program",
+            self.program,
             json.dumps(self._settings),
             cwd=_ROOT,
             stdin=asyncio.subprocess.PIPE,
