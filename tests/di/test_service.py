@@ -24,6 +24,7 @@ from monque_di import MonqueContainer, MonqueService, job, lifespan
 from tests.support.leftovers import Leftovers
 from tests.support.stored import jobs_in, stored, stored_jobs
 from tests.support.tally import Tally
+from tests.support.task_records import declare, put_record
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -147,6 +148,27 @@ class TestItsMethods:
             await service.retry_job(second.id)
             assert await service.delete_jobs(JobSelector(name="send")) == 2
         assert [found.name for found in await stored_jobs(db)] == ["sweep"]
+
+    async def test_manage_and_look_at_reactive_tasks(
+        self, container: Any, db: AsyncDatabase[dict[str, Any]]
+    ) -> None:
+        await declare(db)
+        await put_record(db, 1, status="failed", lastError="ValueError: no")
+        await put_record(db, 2)
+        async with lifespan(container):
+            service = container.service()
+            page = await service.get_reactive_tasks(name="invoice", limit=1)
+            assert ([found.source_id for found in page.tasks], page.has_next) == ([2], True)
+            assert await service.count_reactive_tasks(error="ValueError") == 1
+            assert await service.retry_reactive_tasks(collection="orders", source_id=1) == 1
+            await service.reconcile("invoice")
+            stats = await service.get_reactive_stats()
+            with pytest.raises(MonqueError, match="no reactive task 'unknown'"):
+                await service.reconcile("unknown")
+        assert [(one.name, one.pending, one.completed) for one in stats.tasks] == [
+            ("invoice", 1, 1)
+        ]
+        assert stats.tasks[0].reconciling
 
     async def test_take_part_in_a_transaction(
         self,

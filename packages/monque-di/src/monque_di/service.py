@@ -110,3 +110,9 @@ class MonqueService:
     get_schedules = _forwarded(Monque.get_schedules)
     get_queue_stats = _forwarded(Monque.get_queue_stats)
     get_queue_view_summaries = _forwarded(Monque.get_queue_view_summaries)
+
+    get_reactive_tasks = _forwarded(Monque.get_reactive_tasks)
+    count_reactive_tasks = _forwarded(Monque.count_reactive_tasks)
+    retry_reactive_tasks = _forwarded(Monque.retry_reactive_tasks)
+    reconcile = _forwarded(Monque.reconcile)
+    get_reactive_stats = _forwarded(Monque.get_reactive_stats)
