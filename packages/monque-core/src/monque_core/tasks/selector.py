@@ -62,3 +62,5 @@ def _check_statuses(status: object) -> tuple[TaskStatusName, ...] | None:
 def _check_text(option: str, value: object) -> None:
     if value is not None and (not isinstance(value, str) or not value):
         raise refusal(option, value, "a text that is not empty, or None")
+    if value is not None and any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise refusal(option, value, "a text without surrogates, which UTF-8 cannot hold")
