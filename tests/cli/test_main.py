@@ -37,6 +37,10 @@ COMMANDS = [
     "jobs retry",
     "jobs reschedule",
     "jobs delete",
+    "reactive list",
+    "reactive stats",
+    "reactive retry",
+    "reactive reconcile",
 ]
 NOWHERE = "mongodb://127.0.0.1:1/shop?serverSelectionTimeoutMS=100"
 
@@ -81,6 +85,15 @@ class TestUsage:
             (["jobs", "cancel", "--status", "completed"], "only those that are pending"),
             (["jobs", "delete", "a" * 24, "--name", "x"], "not both"),
             (["jobs", "reschedule", "a" * 24], "give --run-at or --delay"),
+            (["reactive", "list", "--status", "failde"], "did you mean 'failed'?"),
+            (["reactive", "list", "--name", ""], "is blank"),
+            (["reactive", "list", "--error", ""], "a text that is not empty"),
+            (["reactive", "list", "--error", "\udcff"], "without surrogates"),
+            (["reactive", "list", "--source-id", "A-17"], "is not JSON"),
+            (["reactive", "list", "--source-id", "null"], "has no record"),
+            (["reactive", "list", "--source-id", "9" * 20], "can be no _id"),
+            (["reactive", "retry"], "say which records to retry"),
+            (["reactive", "reconcile", "a b"], "holds whitespace"),
             (["enqueue", "a b"], "holds whitespace"),
             (["enqueue", "x", "{to: 1}"], "is not JSON"),
             (["enqueue", "x", '{"$oid": "1"}'], "is not JSON"),
@@ -140,7 +153,7 @@ class TestUsage:
 class TestNoConnection:
     @pytest.mark.parametrize(
         "arguments",
-        [["jobs", "list"], ["enqueue", "x"], ["doctor"]],
+        [["jobs", "list"], ["enqueue", "x"], ["doctor"], ["reactive", "reconcile", "x"]],
         ids=" ".join,
     )
     async def test_ends_with_3_and_one_line(
@@ -184,7 +197,7 @@ class TestGlobalOptions:
     async def test_looking_creates_nothing(
         self, monque: CommandLine, client: AsyncMongoClient[dict[str, Any]], database_name: str
     ) -> None:
-        for command in (["jobs", "list"], ["stats"], ["doctor"]):
+        for command in (["jobs", "list"], ["stats"], ["doctor"], ["reactive", "stats"]):
             await monque(*command)
 
         assert database_name not in await client.list_database_names()

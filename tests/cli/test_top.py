@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.task_records import declare, put_record
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+
+    from pymongo.asynchronous.database import AsyncDatabase
 
     from monque_core import Job, Monque
     from tests.support.command_line import CommandLine
@@ -35,8 +39,12 @@ async def busy(queue: Monque) -> AsyncIterator[Job[None]]:
 
 @pytest.mark.parametrize("key", ["q", "\x03"], ids=["q", "Ctrl-C"])
 async def test_a_live_screen_that_a_key_ends(
-    key: str, queue: Monque, terminal: Callable[..., Terminal]
+    key: str,
+    db: AsyncDatabase[dict[str, Any]],
+    queue: Monque,
+    terminal: Callable[..., Terminal],
 ) -> None:
+    await declare(db)
     async with busy(queue) as job:
         await queue.enqueue_many("mail", range(3))
         screen = terminal("top", "--interval", "0.2")
@@ -47,11 +55,15 @@ async def test_a_live_screen_that_a_key_ends(
     assert code == 0, screen.output
     assert "\x1b[?1049h" in screen.output
     assert "\x1b[?1049l" in screen.output
-    for word in ("mail", "long", str(job.id), queue.scheduler_instance_id, "pending 3"):
+    for word in ("mail", "long", str(job.id), queue.scheduler_instance_id, "pending 3", "invoice"):
         assert word in screen.output
 
 
-async def test_one_plain_look_without_a_terminal(monque: CommandLine, queue: Monque) -> None:
+async def test_one_plain_look_without_a_terminal(
+    db: AsyncDatabase[dict[str, Any]], monque: CommandLine, queue: Monque
+) -> None:
+    await declare(db)
+    await put_record(db, 1)
     async with busy(queue) as job:
         told = await monque("top")
 
@@ -60,6 +72,10 @@ async def test_one_plain_look_without_a_terminal(monque: CommandLine, queue: Mon
         "NAME",
         "long",
         "total",
+        "TASK",
+        "invoice",
+        "leader",
+        "stream",
         "RUNNING",
         str(job.id),
     ]

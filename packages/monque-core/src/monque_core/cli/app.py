@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from monque_core.cli import doctor, jobs, local, schedules, stats, top, worker
+from monque_core.cli import doctor, jobs, local, reactive, schedules, stats, top, worker
 from monque_core.cli.connection import Settings
 from monque_core.cli.examples import examples
 
@@ -66,5 +66,6 @@ def begin(
 
 
 app.add_typer(jobs.app, name="jobs")
+app.add_typer(reactive.app, name="reactive")
 for module in (worker, schedules, stats, top, doctor, local):
     module.add_to(app)

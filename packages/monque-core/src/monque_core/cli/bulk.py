@@ -1,4 +1,4 @@
-"""Changing jobs, a few by their ids or many by a selector."""
+"""Changing jobs, a few by their ids or many by a selector, and what bulk changes share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from monque_core.jobs.job import JobStatus
 from monque_core.jobs.rules import check_id, resolve_run_at
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
     from datetime import datetime, timedelta
 
     from monque_core.cli.connection import Connection, Settings
@@ -146,15 +146,23 @@ async def perform(
             changed = len(choice.ids) - len(refused)
         else:
             changed = await _in_bulk(connection, action, choice.selector, yes=yes)
-    if as_json:
-        reasons = [{"id": job_id, "reason": reason} for job_id, reason in refused.items()]
-        print_json({"action": action.verb, "changed": changed, "refused": reasons})
-    else:
-        for reason in refused.values():
-            say(reason)
-        typer.echo(f"{_jobs(changed)} {action.done}")
+    tell(action.verb, f"{counted(changed, 'job')} {action.done}", changed, refused, as_json=as_json)
     if refused:
         raise typer.Exit(REFUSED)
+
+
+def tell(
+    verb: str, done: str, changed: int, refused: Mapping[str, str] | None = None, *, as_json: bool
+) -> None:
+    """Tell what was done, and what of the ids could not be."""
+    refused = refused or {}
+    if as_json:
+        reasons = [{"id": job_id, "reason": reason} for job_id, reason in refused.items()]
+        print_json({"action": verb, "changed": changed, "refused": reasons})
+        return
+    for reason in refused.values():
+        say(reason)
+    typer.echo(done)
 
 
 async def _one_by_one(connection: Connection, action: Action, ids: Sequence[str]) -> dict[str, str]:
@@ -176,7 +184,7 @@ async def _in_bulk(
     if not count:
         return 0
     if not yes:
-        ask(f"{action.verb} {_jobs(count)}?")
+        ask(f"{action.verb} {counted(count, 'job')}?")
     with _progress(count, action) as progress:
         return await action.to_many(connection, selector, progress)
 
@@ -196,5 +204,6 @@ def _progress(count: int, action: Action) -> Iterator[Progress]:
         yield lambda changed: bar.advance(task, changed)
 
 
-def _jobs(count: int) -> str:
-    return f"{count} job" if count == 1 else f"{count} jobs"
+def counted(count: int, noun: str) -> str:
+    """Give a number of things in words."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

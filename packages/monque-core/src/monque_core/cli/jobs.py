@@ -52,7 +52,7 @@ def list_jobs(
     status: options.Statuses = None,
     older_than: options.OlderThan = None,
     newer_than: options.NewerThan = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many at most.")] = 50,
+    limit: options.Limit = 50,
     sort: Annotated[
         Sort,
         typer.Option(
@@ -61,10 +61,7 @@ def list_jobs(
             "created_at is quick however many jobs there are.",
         ),
     ] = Sort.NEWEST,
-    cursor: Annotated[
-        str | None,
-        typer.Option(show_default=False, help="Go on after the page that gave this cursor."),
-    ] = None,
+    cursor: options.Cursor = None,
     as_json: options.Json = False,
 ) -> None:
     """List jobs, the newest first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,14 @@ import typer
 from monque_core.cli.exit_codes import REFUSED
 from monque_core.cli.payloads import plain
 from monque_core.jobs.job import JobStatus
+from monque_core.tasks.record import TaskStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from monque_core.jobs.job import AnyJob
     from monque_core.jobs.views import QueueStats
+    from monque_core.tasks.record import TaskRecord
 
 COLOURS = {
     JobStatus.PENDING: "yellow",
@@ -25,10 +27,14 @@ COLOURS = {
     JobStatus.COMPLETED: "green",
     JobStatus.FAILED: "red",
     JobStatus.CANCELLED: "magenta",
+    TaskStatus.PROCESSING_DIRTY: "cyan",
     "ok": "green",
     "warning": "yellow",
     "problem": "red",
     "unclaimed": "red",
+    "broken": "red",
+    "reconciling": "yellow",
+    "nobody": "red",
 }
 
 
@@ -55,14 +61,12 @@ def ask(question: str) -> None:
 
 def job_record(job: AnyJob) -> dict[str, Any]:
     """Give a job as JSON: ids and times as text, durations in seconds; what is unset is absent."""
-    record: dict[str, Any] = {}
-    for field in fields(job):
-        value = getattr(job, field.name)
-        if field.name == "data":
-            record["data"] = plain(value)
-        elif value is not None:
-            record[field.name] = _simple(value)
-    return record
+    return _record(job, payloads=("data",))
+
+
+def task_record(task: TaskRecord) -> dict[str, Any]:
+    """Give the record of a reactive task as JSON, in the manner of a job."""
+    return _record(task, payloads=("source_id", "values"))
 
 
 def stats_record(stats: QueueStats) -> dict[str, Any]:
@@ -102,14 +106,32 @@ def coloured(word: str, text: str | None = None) -> str:
 def _line(texts: Sequence[str], widths: Sequence[int], values: Sequence[object]) -> str:
     cells = []
     for text, width, value in zip(texts, widths, values, strict=True):
-        padded = text.rjust(width) if isinstance(value, int | float) else text.ljust(width)
-        cells.append(coloured(text, padded))
+        blanks = " " * (width - len(text))
+        # Outside of the colour, or those at the end of the line would stay.
+        is_number = isinstance(value, int | float)
+        cells.append(blanks + text if is_number else coloured(text) + blanks)
     return "  ".join(cells).rstrip()
 
 
-def _simple(value: object) -> object:
+def _record(of: Any, payloads: Sequence[str] = ()) -> dict[str, Any]:
+    record: dict[str, Any] = {}
+    for field in fields(of):
+        value = getattr(of, field.name)
+        if field.name in payloads:
+            record[field.name] = plain(value)
+        elif value is not None:
+            record[field.name] = simple(value)
+    return record
+
+
+def simple(value: object) -> object:
+    """Give a value as JSON: times as text, durations in seconds, what JSON has not as text."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if isinstance(value, timedelta):
         return value.total_seconds()
-    return value if isinstance(value, str | int | float) else str(value)
+    if isinstance(value, tuple):
+        return [simple(one) for one in value]
+    if is_dataclass(value):
+        return _record(value)
+    return value if isinstance(value, str | int | float | None) else str(value)

@@ -10,6 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from monque_core.cli.output import COLOURS
+from monque_core.cli.reactive import STATS_HEADINGS, planning_fields
+from monque_core.cli.reactive import stats_row as task_row
 from monque_core.cli.stats import stats_row
 from monque_core.cli.times import shown
 from monque_core.cli.top import running_row
@@ -18,10 +20,13 @@ from monque_core.jobs.job import JobStatus
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from rich.console import RenderableType
+
     from monque_core.cli.top import Look
 
 _LINES_AROUND = 9
 """Headings and gaps."""
+_LINES_AROUND_TASKS = 4
 _FEWEST_ROWS = 3
 _ID_WIDTH = 24
 
@@ -47,17 +52,23 @@ class Screen:
 
     def show(self, seen: Look, before: Look | None) -> None:
         """Draw a look at the collection, with rates since the one before."""
-        rows = max(_FEWEST_ROWS * 2, self._console.size.height - _LINES_AROUND)
+        rows = self._console.size.height - _LINES_AROUND
+        tasks = min(len(seen.reactive.tasks), max(_FEWEST_ROWS, rows // 3))
+        if tasks:
+            rows -= tasks + _LINES_AROUND_TASKS
+        rows = max(_FEWEST_ROWS * 2, rows)
         running = min(len(seen.running), max(_FEWEST_ROWS, rows // 2))
         queues = max(_FEWEST_ROWS, rows - running)
-        drawing = Group(
+        drawing: list[RenderableType] = [
             _headline(seen, before),
             "",
             _queues(seen, before, queues),
             "",
             _running(seen, running),
-        )
-        self._live.update(drawing, refresh=True)
+        ]
+        if tasks:
+            drawing[-1:-1] = [*_tasks(seen, tasks), ""]
+        self._live.update(Group(*drawing), refresh=True)
 
 
 def _headline(seen: Look, before: Look | None) -> Text:
@@ -84,6 +95,23 @@ def _queues(seen: Look, before: Look | None, most: int) -> Table:
     if len(busiest) > most:
         table.add_row(f"… and {len(busiest) - most} more")
     return table
+
+
+def _tasks(seen: Look, most: int) -> tuple[Table, Text]:
+    """Draw the reactive tasks with the most work first, as many as fit, and who plans them."""
+    table = _table(*STATS_HEADINGS)
+    for column in table.columns[2:-1]:
+        column.justify = "right"
+    busiest = sorted(
+        seen.reactive.tasks,
+        key=lambda task: (task.error is None, -task.processing, -task.pending, task.name),
+    )
+    for task in busiest[:most]:
+        table.add_row(*map(str, task_row(task, seen.database)))
+    if len(busiest) > most:
+        table.add_row(f"… and {len(busiest) - most} more")
+    planning = "   ".join(f"{name}: {value}" for name, value in planning_fields(seen.reactive))
+    return table, Text(planning)
 
 
 def _running(seen: Look, most: int) -> Table:

@@ -14,12 +14,15 @@ import typer
 
 from monque_core.cli.connection import Connection, Settings, connected, run
 from monque_core.cli.examples import examples
-from monque_core.cli.output import print_table
+from monque_core.cli.output import print_fields, print_table
+from monque_core.cli.reactive import STATS_HEADINGS, planning_fields
+from monque_core.cli.reactive import stats_row as task_row
 from monque_core.cli.stats import stats_row
 from monque_core.cli.stopping import SIGNALS
 from monque_core.cli.times import brief
 from monque_core.jobs.job import AnyJob, JobStatus
 from monque_core.jobs.views import QueueStats, QueueView
+from monque_core.tasks.views import ReactiveStats
 
 _MOST_RUNNING = 100
 
@@ -38,7 +41,7 @@ def top(
         bool, typer.Option("--once", help="Print one look and end, as without a terminal.")
     ] = False,
 ) -> None:
-    """Watch the queues, their throughput and the jobs that run; q or Ctrl-C ends."""
+    """Watch queues and their throughput, reactive tasks, and jobs that run; q or Ctrl-C ends."""
     is_live = not once and sys.stdin.isatty() and sys.stdout.isatty()
     run(_watch(Settings.of(context), interval) if is_live else _look_once(Settings.of(context)))
 
@@ -50,6 +53,8 @@ class Look:
     views: list[QueueView]
     total: QueueStats
     running: list[AnyJob]
+    reactive: ReactiveStats
+    database: str
     now: datetime
     at: float
     """Seconds of the monotonic clock."""
@@ -75,7 +80,9 @@ async def look(connection: Connection) -> Look:
     total = await monque.get_queue_stats()
     running = await monque.get_jobs(status=JobStatus.PROCESSING, limit=_MOST_RUNNING)
     running.sort(key=_claimed)
-    return Look(views, total, running, connection.now(), time.monotonic())
+    reactive = await monque.get_reactive_stats()
+    database, now = connection.db.name, connection.now()
+    return Look(views, total, running, reactive, database, now, time.monotonic())
 
 
 async def _look_once(settings: Settings) -> None:
@@ -88,6 +95,11 @@ async def _look_once(settings: Settings) -> None:
             stats_row("total", seen.total),
         ],
     )
+    if seen.reactive.tasks:
+        typer.echo()
+        rows = (task_row(task, seen.database) for task in seen.reactive.tasks)
+        print_table(STATS_HEADINGS, rows)
+        print_fields(planning_fields(seen.reactive))
     if seen.running:
         typer.echo()
         print_table(
