@@ -6,8 +6,12 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from pymongo import AsyncMongoClient
+
 from monque_core import LocalMongo
+from monque_core.store.tasks.transitions import DIED
 from tests.support.stored import jobs_in
+from tests.support.task_records import META, declare, put_record
 
 if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
@@ -39,14 +43,18 @@ def about(told: Ended, subject: str) -> str:
 
 async def test_a_sound_queue_with_a_worker_is_ok(monque: CommandLine, queue: Monque) -> None:
     queue.worker("report", lambda _: None)
+    queue.reactive("orders", lambda _: None, name="invoice")
     async with queue:
         await queue.schedule("@daily", "report", None)
+        await queue.run_until_idle(30)
         told = await monque("doctor", "--json")
         text = await monque("doctor")
 
     assert told.code == 0
     assert set(levels(told).values()) == {"ok"}, told.out
     assert about(told, "instances").startswith("1 alive")
+    assert about(told, "leader").strip() == f"{queue.scheduler_instance_id} leads"
+    assert about(told, "change streams").startswith("available, and planning is up to date")
     assert "ok       server: MongoDB " in text.out
     assert text.out.endswith("0 problem(s), 0 warning(s)\n")
 
@@ -57,6 +65,7 @@ async def test_an_empty_database_is_only_a_warning(monque: CommandLine) -> None:
     assert told.code == 0
     assert levels(told)["indexes"] == "warning"
     assert "--collection" in about(told, "indexes")
+    assert "reactive tasks" not in levels(told)
 
 
 async def test_what_is_wrong_is_found_and_ends_with_1(
@@ -92,8 +101,8 @@ async def test_what_is_wrong_is_found_and_ends_with_1(
     assert found["indexes"] == found["stale jobs"] == found["schedules"] == "problem"
     assert found["poison jobs"] == "problem"
     assert found["overdue jobs"] == found["instances"] == "warning"
-    assert "monque_py_unique is missing" in about(told, "indexes")
-    assert "monque_py_claim has another shape" in about(told, "indexes")
+    assert "monque_py_unique of monque_jobs is missing" in about(told, "indexes")
+    assert "monque_py_claim of monque_jobs has another shape" in about(told, "indexes")
     assert "suspect (1)" in about(told, "poison jobs")
     assert "poison (1)" in about(told, "poison jobs")
     assert "forgotten (1)" in about(told, "schedules")
@@ -112,9 +121,79 @@ async def test_a_weak_write_concern_is_a_warning(
 
 
 async def test_a_standalone_server_is_a_warning(monque: CommandLine) -> None:
-    async with LocalMongo(standalone=True) as mongo:
+    async with (
+        LocalMongo(standalone=True) as mongo,
+        AsyncMongoClient[dict[str, Any]](mongo.uri) as client,
+    ):
+        await declare(client[monque.environment["MONQUE_DATABASE"]])
         told = await monque("doctor", "--json", MONQUE_URI=mongo.uri)
 
     assert told.code == 0
-    assert levels(told)["topology"] == "warning"
+    assert levels(told)["topology"] == levels(told)["change streams"] == "warning"
+    assert "replica set" in about(told, "change streams")
     assert levels(told)["write concern"] == "ok"
+
+
+async def test_what_is_wrong_with_reactive_tasks_is_found(
+    db: Db, monque: CommandLine, queue: Monque
+) -> None:
+    now = datetime.now(UTC)
+    long_ago = now - timedelta(days=2)
+    for name in ("invoice", "index", "renamed"):
+        await declare(db, name)
+    await put_record(db, 1, status="failed", lastError="ValueError: no")
+    await put_record(db, 2, status="failed", lastError=f"{DIED}, and no run is left after 5")
+    await put_record(db, 3, status="pending", nextRunAt=now - timedelta(minutes=5))
+    meta = db[META]
+    await meta.update_one({"task": "renamed"}, {"$set": {"seenAt": long_ago}})
+    await meta.update_one({"task": "index"}, {"$set": {"error": "unknown operator $foo"}})
+    await meta.update_one({"task": "invoice"}, {"$set": {"reconcile.askedAt": long_ago}})
+    parked = {"task": "invoice", "database": db.name, "collection": "orders", "at": now}
+    await meta.insert_one(
+        {"_id": "reactive:parked:1", **parked, "sourceDocId": 4, "error": "$abs of a string"}
+    )
+    await db["orders_tasks"].drop_index("monque_py_tasks_due")
+
+    async with queue:
+        told = await monque("doctor", "--json")
+
+    assert told.code == 1
+    found = levels(told)
+    assert found["leader"] == found["broken tasks"] == found["task indexes"] == "problem"
+    assert found["failed tasks"] == "problem"
+    assert found["reactive tasks"] == found["reconciliation"] == found["overdue tasks"] == "warning"
+    assert found["parked documents"] == "warning"
+    assert found["change streams"] == "ok"
+    assert "worker of the application" in about(told, "leader")
+    assert "index cannot be planned: unknown operator $foo" in about(told, "broken tasks")
+    assert "monque_py_tasks_due of orders_tasks is missing" in about(told, "task indexes")
+    assert "invoice (1)" in about(told, "failed tasks")
+    assert "invoice (2)" in about(told, "failed tasks")
+    assert "monque reactive retry" in about(told, "failed tasks")
+    assert "renamed is not planned any more" in about(told, "reactive tasks")
+    assert "the task is new" in about(told, "reconciliation")
+    assert "invoice (1)" in about(told, "overdue tasks")
+    assert "such as 4 of invoice: $abs of a string" in about(told, "parked documents")
+
+
+async def test_tasks_without_any_worker_or_behind_the_changes_are_a_warning(
+    db: Db, monque: CommandLine, queue: Monque
+) -> None:
+    await queue.initialize()
+    await declare(db)
+
+    alone = await monque("doctor", "--json")
+    now = datetime.now(UTC)
+    lease = {"holder": "somebody", "expiresAt": now + timedelta(minutes=5), "term": 1}
+    place = {"database": db.name, "token": {}, "upTo": now - timedelta(minutes=10)}
+    await db[META].insert_many(
+        [{"_id": "reactive:leader", **lease}, {"_id": f"reactive:stream:{db.name}", **place}]
+    )
+    behind = await monque("doctor", "--json")
+
+    assert (alone.code, behind.code) == (0, 0)
+    assert levels(alone)["leader"] == "warning"
+    assert levels(alone)["change streams"] == "ok"
+    assert levels(behind)["leader"] == "ok"
+    assert "planning is 10m" in about(behind, "change streams")
+    assert "behind the changes" in about(behind, "change streams")

@@ -14,7 +14,10 @@ from monque_core.store.indexes import PENDING, PROCESSING, RECURRING, job_indexe
 from monque_core.store.staleness import stale
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from pymongo import IndexModel
+    from pymongo.asynchronous.collection import AsyncCollection
 
     from monque_core.cli.findings import Check, Database
 
@@ -22,11 +25,12 @@ _OURS = "monque_py_"
 _UNUSED_FOR = timedelta(days=7)
 _MANY_INTERRUPTIONS = 2
 _MOST_NAMES = 5
-_LONGEST_MS = 30_000
+LONGEST_MS = 30_000
 _CREATE_INDEXES = "start a worker, or call initialize() of a Monque on this collection once"
 
 
-async def _now(db: Database) -> datetime:
+async def server_now(db: Database) -> datetime:
+    """Ask the server for the time."""
     server: datetime = (await db.command("hello"))["localTime"]
     return server.astimezone(UTC)
 
@@ -37,20 +41,31 @@ async def check_indexes(db: Database, collection: str) -> list[Finding]:
     if collection not in await db.list_collection_names(filter={"name": collection}):
         message = f"there is no collection {collection!r} in {db.name!r} yet"
         return [Finding(WARNING, "indexes", message, "check --database and --collection")]
-    stored = {index["name"]: dict(index) async for index in await db[collection].list_indexes()}
+    wanted = job_indexes(retention=False)
+    return await index_findings("indexes", db[collection], wanted, _CREATE_INDEXES)
+
+
+async def index_findings(
+    subject: str,
+    collection: AsyncCollection[dict[str, Any]],
+    indexes: Sequence[IndexModel],
+    advice: str,
+) -> list[Finding]:
+    """Compare the indexes of a collection with those that it should have."""
+    stored = {index["name"]: dict(index) async for index in await collection.list_indexes()}
     findings = []
-    for wanted in (index.document for index in job_indexes(retention=False)):
+    for wanted in (index.document for index in indexes):
         name = wanted["name"]
-        found = stored.get(name)
+        found, where = stored.get(name), f"{name} of {collection.name}"
         if found is None:
-            findings.append(Finding(PROBLEM, "indexes", f"{name} is missing", _CREATE_INDEXES))
+            findings.append(Finding(PROBLEM, subject, f"{where} is missing", advice))
         elif _shape(found) != _shape(wanted):
-            advice = f"drop it, then {_CREATE_INDEXES}"
-            findings.append(Finding(PROBLEM, "indexes", f"{name} has another shape", advice))
+            message = f"{where} has another shape"
+            findings.append(Finding(PROBLEM, subject, message, f"drop it, then {advice}"))
     if findings:
         return findings
     ours = sum(name.startswith(_OURS) for name in stored)
-    return [Finding(OK, "indexes", f"all {ours} are there")]
+    return [Finding(OK, subject, f"all {ours} of {collection.name} are there")]
 
 
 def _shape(index: dict[str, Any]) -> tuple[object, ...]:
@@ -73,7 +88,7 @@ async def check_index_use(db: Database, collection: str) -> list[Finding]:
         name, accesses = row["name"], row["accesses"]
         uses[name] = uses.get(name, 0) + int(accesses["ops"])
         since[name] = min(since.get(name, accesses["since"]), accesses["since"])
-    now = await _now(db)
+    now = await server_now(db)
     findings = [
         Finding(
             WARNING,
@@ -96,14 +111,15 @@ async def check_index_use(db: Database, collection: str) -> list[Finding]:
 @check("instances")
 async def check_instances(db: Database, collection: str) -> list[Finding]:
     """Ask whether anybody is there to run jobs."""
-    alive = await _living_instances(db, collection)
+    alive = await living_instances(db, collection)
     if alive:
         return [Finding(OK, "instances", f"{alive} alive")]
     advice = "start one: monque worker MODULE:ATTRIBUTE"
     return [Finding(WARNING, "instances", "no worker is alive", advice)]
 
 
-async def _living_instances(db: Database, collection: str) -> int:
+async def living_instances(db: Database, collection: str) -> int:
+    """Count the instances whose lease holds."""
     condition = {"_id": {"$regex": "^instance:"}, "$expr": {"$gt": ["$expiresAt", "$$NOW"]}}
     return await db[f"{collection}_meta"].count_documents(condition)
 
@@ -112,12 +128,12 @@ async def _living_instances(db: Database, collection: str) -> int:
 async def check_stale_jobs(db: Database, collection: str) -> list[Finding]:
     """Ask for jobs whose process died."""
     intervals = await db[collection].distinct("heartbeatInterval", PROCESSING)
-    condition = stale(intervals, await _now(db), Options().lock_timeout)
-    count = await db[collection].count_documents(condition, maxTimeMS=_LONGEST_MS)
+    condition = stale(intervals, await server_now(db), Options().lock_timeout)
+    count = await db[collection].count_documents(condition, maxTimeMS=LONGEST_MS)
     if not count:
         return [Finding(OK, "stale jobs", "none")]
     message = f"{count} job(s) are claimed by instances that are silent"
-    if await _living_instances(db, collection):
+    if await living_instances(db, collection):
         advice = "a live instance brings them back within a heartbeat; look again then"
         return [Finding(WARNING, "stale jobs", message, advice)]
     advice = "start a worker, which brings them back"
@@ -147,10 +163,10 @@ async def check_poison_jobs(db: Database, collection: str) -> list[Finding]:
     advice = "look at them (monque jobs list --name NAME), and at what ends the process"
     findings = []
     if suspects:
-        message = f"interrupted {_MANY_INTERRUPTIONS} times or more: {_told(suspects)}"
+        message = f"interrupted {_MANY_INTERRUPTIONS} times or more: {told(suspects)}"
         findings.append(Finding(WARNING, "poison jobs", message, advice))
     if given_up:
-        message = f"given up after ending their process again and again: {_told(given_up)}"
+        message = f"given up after ending their process again and again: {told(given_up)}"
         findings.append(Finding(PROBLEM, "poison jobs", message, advice))
     return findings or [Finding(OK, "poison jobs", "none")]
 
@@ -158,7 +174,7 @@ async def check_poison_jobs(db: Database, collection: str) -> list[Finding]:
 @check("overdue jobs")
 async def check_overdue_jobs(db: Database, collection: str) -> list[Finding]:
     """Ask for jobs that nobody claims."""
-    limit = await _now(db) - UNCLAIMED_AFTER
+    limit = await server_now(db) - UNCLAIMED_AFTER
     overdue = await _names(
         db,
         collection,
@@ -166,7 +182,7 @@ async def check_overdue_jobs(db: Database, collection: str) -> list[Finding]:
     )
     if not overdue:
         return [Finding(OK, "overdue jobs", "none")]
-    message = f"due for more than {brief(UNCLAIMED_AFTER)}: {_told(overdue)}"
+    message = f"due for more than {brief(UNCLAIMED_AFTER)}: {told(overdue)}"
     advice = "start more workers; if one never shrinks, no worker has that name"
     return [Finding(WARNING, "overdue jobs", message, advice)]
 
@@ -174,14 +190,14 @@ async def check_overdue_jobs(db: Database, collection: str) -> list[Finding]:
 @check("schedules")
 async def check_schedules(db: Database, collection: str) -> list[Finding]:
     """Ask for schedules that nobody runs."""
-    limit = await _now(db) - UNCLAIMED_AFTER
+    limit = await server_now(db) - UNCLAIMED_AFTER
     condition = {**RECURRING, **PENDING, "nextRunAt": {"$lt": limit}}
     unclaimed = await _names(db, collection, condition)
     if not unclaimed:
         active = {**RECURRING, "status": {"$in": list(JobStatus.ACTIVE)}}
-        count = await db[collection].count_documents(active, maxTimeMS=_LONGEST_MS)
+        count = await db[collection].count_documents(active, maxTimeMS=LONGEST_MS)
         return [Finding(OK, "schedules", f"{count}, each claimed when due")]
-    message = f"overdue, and nobody claims them: {_told(unclaimed)}"
+    message = f"overdue, and nobody claims them: {told(unclaimed)}"
     advice = "start a worker that has the name, or monque unschedule NAME"
     return [Finding(PROBLEM, "schedules", message, advice)]
 
@@ -195,14 +211,15 @@ async def _names(db: Database, collection: str, condition: dict[str, Any]) -> di
     ]
     return {
         str(row["_id"]): row["count"]
-        async for row in await db[collection].aggregate(pipeline, maxTimeMS=_LONGEST_MS)
+        async for row in await db[collection].aggregate(pipeline, maxTimeMS=LONGEST_MS)
     }
 
 
-def _told(counts: dict[str, int]) -> str:
-    told = [f"{name} ({count})" for name, count in [*counts.items()][:_MOST_NAMES]]
-    rest = len(counts) - len(told)
-    return ", ".join(told) + (f" and {rest} more names" if rest else "")
+def told(counts: Mapping[str, int]) -> str:
+    """Give the names with the most of something, and how many each has."""
+    names = [f"{name} ({count})" for name, count in [*counts.items()][:_MOST_NAMES]]
+    rest = len(counts) - len(names)
+    return ", ".join(names) + (f" and {rest} more names" if rest else "")
 
 
 COLLECTION_CHECKS: Final[Sequence[Check]] = (

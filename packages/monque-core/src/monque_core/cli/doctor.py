@@ -18,7 +18,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def doctor(context: typer.Context, as_json: options.Json = False) -> None:
-    """Check the server, its clock, the indexes and the state of the jobs.
+    """Check the server, its clock, the indexes, and the state of jobs and reactive tasks.
 
     It changes nothing. The exit code is 1 if there is a problem; a warning is none.
     """
@@ -37,6 +37,7 @@ def doctor(context: typer.Context, as_json: options.Json = False) -> None:
 
 async def _examine(settings: Settings) -> list[Finding]:
     from monque_core.cli.collection_checks import COLLECTION_CHECKS  # noqa: PLC0415  # doctor's own
+    from monque_core.cli.reactive_checks import REACTIVE_CHECKS  # noqa: PLC0415  # doctor's own
     from monque_core.cli.server_checks import SERVER_CHECKS  # noqa: PLC0415  # doctor's own
 
     async with connected(settings) as connection:
@@ -47,7 +48,7 @@ async def _examine(settings: Settings) -> list[Finding]:
             raise MonqueConnectionError(f"the server refuses this user: {error}") from error
         return [
             finding
-            for check in (*SERVER_CHECKS, *COLLECTION_CHECKS)
+            for check in (*SERVER_CHECKS, *COLLECTION_CHECKS, *REACTIVE_CHECKS)
             for finding in await check(connection.db, settings.collection)
         ]
 
