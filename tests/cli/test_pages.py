@@ -19,6 +19,7 @@ from bson import ObjectId
 
 from tests.support.pages import Block, blocks, page_text
 from tests.support.stored import jobs_in
+from tests.support.task_records import META, declare, put_record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +45,7 @@ async def shell(
     uri: str,
     tmp_path: Path,
 ) -> CommandLine:
-    """Give a shell that has the command, the shop of the pages, and the jobs they speak of."""
+    """Give a shell with the command, the shop of the pages, and the jobs and tasks they tell of."""
     binaries = tmp_path / "bin"
     binaries.mkdir()
     command = binaries / "monque"
@@ -79,6 +80,17 @@ async def shell(
                 "failCount": 0,
             },
         ]
+    )
+    await declare(db)
+    await db[META].update_one({"task": "invoice"}, {"$unset": {"reconcile": ""}})
+    await put_record(db, 17)
+    await put_record(
+        db,
+        ObjectId("65e19c10e4b0a1b2c3d4e5f6"),
+        status="failed",
+        attempts=5,
+        updatedAt=datetime(2026, 3, 1, 9, 17, 3, tzinfo=UTC),
+        lastError="ConnectionError: smtp.example.com is away",
     )
     return monque
 
@@ -124,6 +136,8 @@ def test_every_command_is_shown_and_every_block_is_of_a_kind() -> None:
         assert f"$ monque {command}" in shown
     for action in ("list", "show", "cancel", "retry", "reschedule", "delete"):
         assert f"$ monque jobs {action}" in shown
+    for action in ("list", "stats", "retry", "reconcile"):
+        assert f"$ monque reactive {action}" in shown
     written = sum(page_text(page).count("\n```console") for page in PAGES)
     kinds = ("console", "console service", "console fragment")
     assert written == sum(len(on_pages(kind)) for kind in kinds)
