@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 from pymongo import AsyncMongoClient
 
-from monque_core import MonqueOptions, ReactiveOptions
+from monque_core import LocalMongo, MonqueOptions, ReactiveOptions
+from monque_core.local import node
 from tests.support.proxy import Proxy
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from pymongo.asynchronous.collection import AsyncCollection
     from pymongo.asynchronous.database import AsyncDatabase
@@ -43,3 +45,38 @@ async def proxied_db(
     """Give the test's database as seen through the proxy."""
     async with AsyncMongoClient[dict[str, Any]](proxy.uri) as client:
         yield client[db.name]
+
+
+@pytest.fixture(scope="session")
+def forgetful_uri() -> Iterator[str]:
+    """Give a replica set whose oplog is as small as can be."""
+    with pytest.MonkeyPatch.context() as patch:
+        # What a checkpoint does not have yet is kept, too, so there is one every second.
+        patch.setattr(node, "_OPTIONS", (*node._OPTIONS, "--oplogSize=1", "--syncdelay=1"))
+        with LocalMongo() as mongo:
+            yield mongo.uri
+
+
+@pytest.fixture
+async def forgetful_db(forgetful_uri: str) -> AsyncIterator[AsyncDatabase[dict[str, Any]]]:
+    """Give a fresh database on it."""
+    async with AsyncMongoClient[dict[str, Any]](forgetful_uri) as client:
+        name = f"test_{uuid4().hex}"
+        yield client[name]
+        await client.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def standalone_uri() -> Iterator[str]:
+    """Give the connection string of a server that has neither change streams nor transactions."""
+    with LocalMongo(standalone=True) as mongo:
+        yield mongo.uri
+
+
+@pytest.fixture
+async def standalone_db(standalone_uri: str) -> AsyncIterator[AsyncDatabase[dict[str, Any]]]:
+    """Give a fresh database on it."""
+    async with AsyncMongoClient[dict[str, Any]](standalone_uri) as client:
+        name = f"test_{uuid4().hex}"
+        yield client[name]
+        await client.drop_database(name)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Orders = AsyncCollection[dict[str, Any]]
     Db = AsyncDatabase[dict[str, Any]]
 
-PACE = {"flush_interval": 0.01, "leader_lease": 1.5, "visibility_timeout": 1.5}
+PACE: dict[str, Any] = {"flush_interval": 0.01, "leader_lease": 1.5, "visibility_timeout": 1.5}
 
 
 def survivor_of(db: Db) -> Monque:
@@ -65,7 +65,7 @@ async def test_a_leader_killed_in_the_middle_of_a_flush_loses_nothing_and_arrive
 async def _reaches_the_server(db: Db) -> None:
     """Wait until the server has no aggregation of a dead leader's under way any more."""
     await asyncio.sleep(0.2)
-    pipeline = [
+    pipeline: list[dict[str, Any]] = [
         {"$currentOp": {}},
         {"$match": {"ns": f"{db.name}.orders", "command.pipeline.$merge": {"$exists": True}}},
     ]

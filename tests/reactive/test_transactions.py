@@ -141,7 +141,7 @@ async def test_renewals_leave_an_open_transaction_alone_and_keep_the_other_runs(
     db: Db, client: Client, orders: Orders
 ) -> None:
     monque = Monque(db, reactive_options=QUICK_LOCKS)
-    happenings, runs = Happenings(monque), Tally[int]()
+    happenings, runs = Happenings(monque), Tally[str]()
 
     @monque.reactive("orders", name="invoice", debounce=0)
     async def invoice(task: ReactiveTask) -> None:

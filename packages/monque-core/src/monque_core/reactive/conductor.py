@@ -30,11 +30,13 @@ class Conductor:
         store: TaskStore,
         options: Options,
         planned: Callable[[str, datetime], None],
+        has_read: Callable[[Agenda], None],
         announcer: TaskAnnouncer,
     ) -> None:
         self._store = store
         self._options = options
         self._planned = planned
+        self._tell_read = has_read
         self._announcer = announcer
         self._look_gap = to_timedelta(options.reactive_options.leader_lease).total_seconds() / 3
         self._signal = asyncio.Event()
@@ -73,7 +75,9 @@ class Conductor:
                 group.create_task(cleaner.run(), name="monque-clean")
                 while True:
                     self._follow(agenda, group, follower)
-                    self._has_read.set()
+                    # What was declared meanwhile may not have been seen.
+                    if not self._signal.is_set():
+                        self._has_read.set()
                     reconciler.poke()
                     await self._wait()
                     await self._read(agenda, leadership)
@@ -91,6 +95,7 @@ class Conductor:
 
     async def _read(self, agenda: Agenda, leadership: Leadership) -> None:
         """Read the declared tasks, and let what a new version asks for run again."""
+        self._signal.clear()
         progress, now = self._store.progress, self._options.clock.now()
         declared = await progress.declarations(now)
         for task in declared:
@@ -100,6 +105,7 @@ class Conductor:
                 version, term = task.declaration.version, leadership.term
                 await progress.mark_version(task.declaration.name, version, term)
         agenda.replace(task.declaration for task in declared)
+        self._tell_read(agenda)
 
     def _follow(
         self, agenda: Agenda, group: asyncio.TaskGroup, make: Callable[[str], Follower]
@@ -113,7 +119,6 @@ class Conductor:
                 self._followers[database].follow_anew()
 
     async def _wait(self) -> None:
-        self._signal.clear()
         try:
             async with asyncio.timeout(self._look_gap):
                 await self._signal.wait()

@@ -43,6 +43,11 @@ class Declarer(Loop):
         self.has_declared.clear()
         self._signal.set()
 
+    def declare_again(self) -> None:
+        """Declare all tasks, as after their declarations went away or were forgotten."""
+        self._declared.clear()
+        self.declare_soon()
+
     async def _run(self) -> None:
         while True:
             self._signal.clear()
@@ -53,7 +58,7 @@ class Declarer(Loop):
                 async with asyncio.timeout(_REFRESH_GAP):
                     await self._signal.wait()
             except TimeoutError:
-                await self._store.progress.refresh(list(self._declared), self._clock.now())
+                self._declared.clear()
 
     async def _declare(self) -> None:
         new = [one for one in self._registry if one.name not in self._declared]

@@ -183,7 +183,7 @@ class Follower:
             batch, token = gathering.take()
             if batch:
                 await self._planner.flush(self._database, batch)
-                if batch.replaced:
+                if batch.replaced or self._agenda.broken:
                     self._reconciler.poke()
             if token is not None and token != saved:
                 await self._save(token)

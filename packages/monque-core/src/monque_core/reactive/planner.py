@@ -106,6 +106,8 @@ class Planner:
         """Re-arm all documents of a task: they went with their collection, or came with it."""
         async with self._flushing:
             now, term = self._clock.now(), self._leadership.term
+            # With a whole database, the records have lost their indexes, too.
+            await self._store.prepare(declaration.database, declaration.collection)
             await self._store.planning.rearm_all(declaration, now, term)
             await self._store.progress.ask_reconcile(
                 declaration.name, "its collection was dropped, renamed or replaced", now

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from monque_core.options import Options
+    from monque_core.reactive.agenda import Agenda
     from monque_core.reactive.announcer import TaskAnnouncer
     from monque_core.reactive.registry import Place, Registry
     from monque_core.scheduler.engine import Engine
@@ -42,7 +43,7 @@ class Reactor:
         self._engine = engine
         self._announcer = announcer
         self._lanes: dict[Place, Lane[TaskRecord, TaskCandidate]] = {}
-        self._conductor = Conductor(store.tasks, options, self._planned, announcer)
+        self._conductor = Conductor(store.tasks, options, self._planned, self._read, announcer)
         self._leader = Leader(store.leases, options, self._conductor, announcer)
         self._declarer = Declarer(store.tasks, options, registry, self._conductor, announcer)
         self._is_at_work = False
@@ -77,12 +78,16 @@ class Reactor:
 
     async def catch_up(self) -> None:
         """Wait until what was written before this call is planned, if this instance leads."""
-        if not self._is_at_work:
-            return
-        await self._declarer.has_declared.wait()
-        await self._leader.is_decided.wait()
-        if not self._leader.is_leading:
-            return
+        is_complete = not self._is_at_work
+        while not is_complete:
+            await self._declarer.has_declared.wait()
+            await self._leader.is_decided.wait()
+            if self._leader.is_leading:
+                await self._catch_up()
+            # The leader may have found that its own tasks are not declared any more.
+            is_complete = self._declarer.has_declared.is_set()
+
+    async def _catch_up(self) -> None:
         self._conductor.look_again()
         catching_up = asyncio.create_task(self._conductor.catch_up())
         ceasing = asyncio.create_task(self._leader.is_over.wait())
@@ -91,6 +96,13 @@ class Reactor:
         finally:
             await end(ceasing)
             await end(catching_up)
+
+    def _read(self, agenda: Agenda) -> None:
+        """Be told what the leader, this instance, knows of: with its database, all may be gone."""
+        if self._declarer.has_declared.is_set() and not all(
+            definition.name in agenda for definition in self._registry
+        ):
+            self._declarer.declare_again()
 
     def _planned(self, name: str, due_at: datetime) -> None:
         """Be told that records of a task may become due then."""

@@ -117,6 +117,7 @@ class Reconciler:
         declaration, asked = task.declaration, task.reconciliation
         assert asked is not None
         await self._agenda.wait_until_followed(declaration)
+        await self._store.prepare(declaration.database, declaration.collection)
         # Before the first id is read: what changes from now on must be planned.
         self._agenda.broken.discard(declaration.name)
         self._announcer.reconciles(declaration.name, asked.reason)
