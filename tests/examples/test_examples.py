@@ -80,6 +80,34 @@ async def test_an_example_brings_its_own_mongodb_when_it_is_given_none(
     assert sorted(program.lines) == [_WELCOME, _REPORT]
 
 
+async def test_orders_become_invoices_whoever_plans_and_whatever_fails_at_first(
+    variables: dict[str, str], db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    async with Program("examples.orders_invoices", **variables) as program:
+        assert await program.end() == 0, program.output
+
+    assert program.lines[0] == "first plans from now on\n"
+    assert "second plans from now on\n" in program.lines
+    assert program.output.count("is stuck, and is tried again") == 3
+    assert program.lines[-1] == "17 invoices for 16 paid orders\n"
+    assert await db["invoices"].count_documents({}) == 17
+    assert "Traceback" not in program.output
+
+
+async def test_the_orders_example_notices_an_invoice_that_is_missing_or_doubled(
+    variables: dict[str, str], db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    done = {"status": "completed", "lastObservedValues": {"status": "paid", "total": 30}}
+    await db["orders_tasks"].insert_one({"task": "invoice", "sourceDocId": 3, **done})
+    await db["invoices"].insert_one({"order": 2, "total": 20})
+
+    async with Program("examples.orders_invoices", **variables) as program:
+        assert await program.end() == 1, program.output
+
+    assert "missing: the invoice for order 3 over 30\n" in program.lines
+    assert "doubled: the invoice for order 2 over 20\n" in program.lines
+
+
 async def test_the_fastapi_shop_stores_and_runs_jobs_in_one_process(
     variables: dict[str, str], db: AsyncDatabase[dict[str, Any]]
 ) -> None:
