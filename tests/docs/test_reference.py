@@ -14,10 +14,25 @@ from bson import ObjectId, json_util
 
 import monque_core
 import monque_di
-from monque_core import Job, JobStatus, Monque, MonqueOptions, SyncMonque, errors, events
+from monque_core import (
+    Job,
+    JobStatus,
+    Monque,
+    MonqueOptions,
+    ReactiveOptions,
+    ReactiveTask,
+    SyncMonque,
+    SyncReactiveTask,
+    errors,
+    events,
+    reactive,
+)
 from monque_core.options import Options
 from monque_core.store.documents import to_document, to_job
 from monque_core.store.indexes import job_indexes, meta_indexes
+from monque_core.store.tasks.documents import to_record
+from monque_core.store.tasks.indexes import task_indexes
+from monque_core.tasks.definition import TaskOptions, define
 from monque_di import MonqueContainer, MonqueService
 from tests.support.pages import ROOT, Block, blocks, page_paths, page_text
 
@@ -27,6 +42,7 @@ if TYPE_CHECKING:
 _DI = "docs/di/reference.md"
 _FROM_PYEE = {"on", "once", "off"}
 _RANDOM_OR_LIVE = {"scheduler_instance_id", "clock"}
+_FOR_THE_ENGINE = {"is_in_transaction"}
 
 
 def _nodes(importing: str = "") -> Iterator[ast.AST]:
@@ -113,6 +129,63 @@ def test_every_public_name_is_in_the_reference(name: str) -> None:
     assert f"`{name}" in page_text(page)
 
 
+_REACTIVE_NAMES = "Names of `monque_core.reactive`"
+
+
+@pytest.mark.parametrize("name", sorted(reactive.__all__))
+def test_every_public_name_of_reactive_tasks_is_in_the_reference(name: str) -> None:
+    assert f"`{name}`" in _section("docs/api.md", _REACTIVE_NAMES)
+
+
+@pytest.mark.parametrize("name", sorted(reactive.__all__))
+def test_every_public_name_of_reactive_tasks_is_used_in_a_program(name: str) -> None:
+    imported = _imported_by_programs("monque_core.reactive") | _imported_by_programs("monque_core")
+
+    assert name in imported
+
+
+_SEEN = [
+    kind for name in reactive.__all__ if dataclasses.is_dataclass(kind := getattr(reactive, name))
+]
+
+
+@pytest.mark.parametrize("kind", _SEEN)
+def test_the_reference_tells_every_attribute_of_what_reactive_tasks_show(kind: type) -> None:
+    text = _section("docs/api.md", _REACTIVE_NAMES)
+    text += _section("docs/reactive.md", "Failure and retry")
+    told = re.findall(r"\w+", " ".join(re.findall(r"`([^`\n]+)`", text)))
+    properties = {name for name, value in vars(kind).items() if isinstance(value, property)}
+
+    assert {field.name for field in dataclasses.fields(kind)} | properties <= set(told)
+
+
+def test_the_reactive_page_lists_every_option_its_default_and_no_other() -> None:
+    options = {
+        name: parameter.default
+        for function in (define, Monque.reactive)
+        for name, parameter in inspect.signature(function).parameters.items()
+        if name in {*TaskOptions.__annotations__, "concurrency", "timeout"}
+    }
+    rows = re.findall(
+        r"^\| `(\w+)` \| ([^|]+) \|", _section("docs/reactive.md", "Options"), re.MULTILINE
+    )
+
+    assert dict(rows) == {
+        name: "required" if default is inspect.Parameter.empty else _in_words(default)
+        for name, default in options.items()
+    }
+
+
+@pytest.mark.parametrize("kind", [ReactiveTask, SyncReactiveTask])
+def test_the_reactive_page_tells_every_member_of_a_run(kind: type) -> None:
+    members = {
+        name for base in kind.__mro__[:-1] for name in vars(base) if not name.startswith("_")
+    } - _FOR_THE_ENGINE
+    told = re.findall(r"`(?:await )?task\.(\w+)", _section("docs/reactive.md", "The handler"))
+
+    assert set(told) == members
+
+
 @pytest.mark.parametrize("name", sorted(monque_di.__all__))
 def test_every_public_name_of_monque_di_is_in_its_reference(name: str) -> None:
     assert f"`{name}`" in page_text(_DI)
@@ -186,10 +259,29 @@ def test_the_options_page_tells_each_default(option: dataclasses.Field[Any]) -> 
     )
 
     assert row is not None
-    assert row[1].strip() == _in_words(option.default)
+    assert row[1].strip() == _in_words(_default(option))
+
+
+def test_the_options_page_tells_every_reactive_option_its_default_and_no_other() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| ([^|]+) \|", _section("docs/options.md", "Reactive options"), re.MULTILINE
+    )
+
+    assert dict(rows) == {
+        option.name: _in_words(_default(option)) for option in dataclasses.fields(ReactiveOptions)
+    }
+
+
+def _default(option: dataclasses.Field[Any]) -> object:
+    if option.default is not dataclasses.MISSING:
+        return option.default
+    assert option.default_factory is not dataclasses.MISSING
+    return option.default_factory()
 
 
 def _in_words(default: object) -> str:
+    if dataclasses.is_dataclass(default):
+        return f"`{type(default).__name__}()`"
     if not isinstance(default, timedelta):
         return f'`"{default}"`' if isinstance(default, str) else f"`{default}`"
     seconds = default.total_seconds()
@@ -201,9 +293,10 @@ def _in_words(default: object) -> str:
 
 def _section(page: str, heading: str) -> str:
     text = page_text(page)
-    begin = text.index(f"\n## {heading}\n")
-    end = text.find("\n## ", begin + 1)
-    return text[begin : end if end > 0 else len(text)]
+    begin = re.search(rf"^##+ {re.escape(heading)}$", text, re.MULTILINE)
+    assert begin is not None, f"{page} has no section {heading}"
+    end = re.compile(r"^## ", re.MULTILINE).search(text, begin.end())
+    return text[begin.start() : end.start() if end else len(text)]
 
 
 def test_the_events_page_lists_every_event_and_no_other() -> None:
@@ -260,10 +353,26 @@ def test_every_example_of_a_document_is_a_job(example: Block) -> None:
     assert to_document(to_job(document)) == document
 
 
+@pytest.mark.parametrize("example", blocks("json record"), ids=str)
+def test_every_example_of_a_record_is_one(example: Block) -> None:
+    document = json_util.loads(example.code)
+    known = set(_rows(_section("docs/document-format.md", "Records of reactive tasks")))
+
+    assert to_record(document).source_id == document["sourceDocId"]
+    assert set(document) <= known
+
+
 def test_the_production_page_lists_every_index_and_no_other() -> None:
-    names = {index.document["name"] for index in (*job_indexes(retention=True), *meta_indexes())}
+    indexes = (*job_indexes(retention=True), *meta_indexes(), *task_indexes())
+    names = {index.document["name"] for index in indexes}
 
     assert set(re.findall(r"`(monque_py_\w+)`", page_text("docs/production.md"))) == names
+
+
+def test_the_reactive_page_lists_every_index_of_records_and_no_other() -> None:
+    section = _section("docs/reactive.md", "What is stored")
+
+    assert _rows(section) == [index.document["name"] for index in task_indexes()]
 
 
 def _links() -> list[tuple[str, str]]:
