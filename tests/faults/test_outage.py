@@ -149,7 +149,7 @@ async def test_an_idle_instance_lives_through_every_outage_and_tells_of_each_onc
     frail_mongo: LocalMongo, node: Node
 ) -> None:
     async with AsyncMongoClient[dict[str, Any]](
-        frail_mongo.uri, serverSelectionTimeoutMS=300
+        frail_mongo.uri, serverSelectionTimeoutMS=1000
     ) as client:
         db = client[f"outage_{uuid4().hex}"]
         monque = Monque(db, poll_interval=0.1, heartbeat_interval=0.5)
