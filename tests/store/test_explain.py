@@ -1,4 +1,4 @@
-"""Every hot query examines about as much as it returns, among 20,000 documents."""
+"""Every hot query examines about as much as it returns, among 100,000 documents."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from tests.support.commands import CommandLog
     from tests.support.plans import Crowd
 
-DOCUMENTS: Final = 20_000
-NAMES: Final = [f"name-{n}" for n in range(12)]
+pytestmark = pytest.mark.timeout(240)  # filling the collection takes its time on a busy machine
+
+DOCUMENTS: Final = 100_000
+NAMES: Final = [f"name-{n}" for n in range(40)]
 PRIORITIES: Final = [1, 2, 3, 5, 8]
 INTERVALS: Final = [30_000, 5_000, 1_000]
 RETENTION: Final = JobRetention(completed=60)
@@ -73,7 +75,7 @@ def documents() -> Iterator[dict[str, Any]]:
 def running(chance: random.Random) -> dict[str, Any]:
     """Make the claim of a job that mostly lives, seldom not, and sometimes is of an old Node."""
     interval = chance.choice(INTERVALS)
-    is_stale = chance.random() < 0.05
+    is_stale = chance.random() < 0.01
     silence = chance.uniform(4, 9) if is_stale else chance.uniform(-1, 1)
     heartbeat = NOW - silence * timedelta(milliseconds=interval)
     claim: dict[str, Any] = {
@@ -144,9 +146,9 @@ class TestLook:
         assert_sorted_by_the_index(plans.made)
 
     async def test_ahead(self, store: Store, plans: Plans) -> None:
-        until = NOW + timedelta(minutes=10)
+        until = NOW + timedelta(minutes=2)
         upcoming = await store.queue.upcoming(NAMES[:10], NOW, until, 1000)
-        assert len(upcoming) >= 10
+        assert len(upcoming) >= 5
         assert_tight(plans, seeks=ranges(NAMES[:10]), count=1)
 
 

@@ -1,4 +1,4 @@
-"""Who looks at 20,000 jobs and manages them examines about as much as is shown or changed."""
+"""Who looks at 100,000 jobs and manages them examines about as much as is shown or changed."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from tests.support.commands import CommandLog
     from tests.support.plans import Crowd
 
-DOCUMENTS: Final = 20_000
-NAMES: Final = [f"name-{n}" for n in range(10)]
+pytestmark = pytest.mark.timeout(240)  # filling the collection takes its time on a busy machine
+
+DOCUMENTS: Final = 100_000
+NAMES: Final = [f"name-{n}" for n in range(40)]
 OF_A_NAME: Final = DOCUMENTS // len(NAMES)
-SHARES: Final = {"completed": 0.6, "pending": 0.31, "failed": 0.07, "cancelled": 0.0175}
+SHARES: Final = {"completed": 0.6, "pending": 0.35, "failed": 0.04, "cancelled": 0.0095}
 """How many of the jobs are in which status; what is left, very few, is processing."""
 NEWEST_FIRST: Final = Order("created_at", descending=True)
 OLDEST_FIRST: Final = Order("created_at", descending=False)
@@ -65,7 +67,7 @@ def documents() -> Iterator[dict[str, Any]]:
         if document["status"] == "processing":
             beat = {"lockedAt": NOW, "lastHeartbeat": NOW, "heartbeatInterval": 30_000}
             document |= beat | {"claimedBy": "other", "claimToken": ObjectId()}
-        if n % 200 == 0:
+        if n % 500 == 0:
             document |= {"repeatInterval": "0 * * * *", "timezone": "UTC"}
         yield document
 
@@ -149,7 +151,7 @@ class TestPages:
 
     @both_ways
     async def test_far_within_cost_no_more(self, store: Store, plans: Plans, order: Order) -> None:
-        (job,) = await store.listing.find({}, order, 1, 10_000)
+        (job,) = await store.listing.find({}, order, 1, 40_000)
         plans.made.clear()
         place = Place(job.id, job.id)
         after = await store.listing.page_after({}, order, Cursor(place, place), 50)
@@ -182,7 +184,7 @@ class TestInBulk:
 
     async def test_deleting_a_rare_status_costs_its_jobs(self, store: Store, plans: Plans) -> None:
         batches = store.control.delete_many(selected(JobSelector(status="cancelled"), NOW))
-        assert sum([count async for count in batches]) > 250
+        assert sum([count async for count in batches]) > 800
         assert_tight(plans, seeks=8)
         assert_sorted_by_the_index(plans.made)
 
@@ -190,7 +192,7 @@ class TestInBulk:
         chosen = selected(JobSelector(status="failed"), NOW)
         count = await store.control.count_retryable(chosen)
         batches = store.control.retry_many(chosen, NOW + DAY, timedelta(0))
-        assert sum([retried async for retried in batches]) == count > 1000
+        assert sum([retried async for retried in batches]) == count > 3000
         assert_tight(plans, seeks=8)
 
     async def test_cancelling_a_name_costs_no_more_than_its_jobs(
@@ -218,5 +220,5 @@ class TestFigures:
     async def test_of_schedules_see_only_schedules(self, store: Store, plans: Plans) -> None:
         schedules = await store.listing.schedules(None)
         assert len(schedules) > 20
-        assert_bounded(plans, DOCUMENTS / 200 + 2)
+        assert_bounded(plans, DOCUMENTS / 500 + 2)
         assert plans.made[0].indexes == {"monque_py_recurring"}
