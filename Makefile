@@ -2,6 +2,9 @@ PYTHON ?= python3
 TEST_WORKERS ?= 4
 ARGS ?=
 
+# Compiled tests are quick to collect again, whatever the shell says.
+export PYTHONDONTWRITEBYTECODE :=
+
 VENV := .venv
 RUN := $(VENV)/bin/python -m
 MANIFESTS := pyproject.toml $(wildcard packages/*/pyproject.toml)

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
+import socket
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from motor.motor_asyncio import AsyncIOMotorClient
+from pymongo import MongoClient
+
+from monque_core import LocalMongo
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from motor.motor_asyncio import AsyncIOMotorDatabase
     from pymongo import AsyncMongoClient
     from pymongo.asynchronous.database import AsyncDatabase
     from pymongo.database import Database
 
-    from monque_core import LocalMongo
+    from monque_core.local.node import Node
 
     AnyDatabase = (
         AsyncDatabase[dict[str, Any]]
@@ -25,6 +32,15 @@ if TYPE_CHECKING:
     )
 
 pytest_plugins = ["monque_core.testing"]
+
+_MEMORY = Path("/dev/shm")
+_ROOM_FOR_SERVERS = 8 << 30
+
+
+def pytest_configure() -> None:
+    """Keep temporary data in memory: MongoDB waits for the disk at every write."""
+    if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free >= _ROOM_FOR_SERVERS:
+        os.environ.setdefault("TMPDIR", str(_MEMORY))
 
 
 @pytest.fixture(scope="session")
@@ -37,6 +53,42 @@ def mongo(monque_mongo: LocalMongo) -> LocalMongo:
 def uri(monque_uri: str) -> str:
     """Give the connection string of the tests' MongoDB."""
     return monque_uri
+
+
+@pytest.fixture(scope="session")
+def _frail_mongo() -> Iterator[LocalMongo]:
+    with LocalMongo() as mongo:
+        yield mongo
+
+
+@pytest.fixture
+def frail_mongo(_frail_mongo: LocalMongo) -> Iterator[LocalMongo]:
+    """Give a replica set of one that tests may kill and freeze; it is whole for each of them."""
+    with MongoClient[dict[str, Any]](_frail_mongo.uri) as client:
+        # Listening is not enough for clients of little patience: there must be a primary.
+        client.admin.command("ping")
+    yield _frail_mongo
+    (node,) = _frail_mongo.nodes
+    if node.running:
+        node.resume()
+    else:
+        node.start()
+
+
+@pytest.fixture
+def node(frail_mongo: LocalMongo) -> Node:
+    """Give its only node."""
+    return frail_mongo.nodes[0]
+
+
+@pytest.fixture
+def absent_uri() -> Iterator[str]:
+    """Give the connection string of a server that is not there."""
+    with socket.socket() as taken:
+        # Bound and not listening: nobody answers, and nobody else can take the port.
+        taken.bind(("127.0.0.1", 0))
+        host, port = taken.getsockname()
+        yield f"mongodb://{host}:{port}/?serverSelectionTimeoutMS=100"
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from monque_core import (
     Monque,
     MonqueConnectionError,
 )
-from monque_core.local.ports import free_port
 from tests.support.commands import CommandLog
 from tests.support.leftovers import Leftovers
 from tests.support.polling import NO_POLLS, QUICK_POLLS
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
 
     from monque_core import Job
+    from monque_core.local.node import Node
     from tests.conftest import AnyDatabase
 
 
@@ -58,11 +58,10 @@ async def test_whatever_is_called_first_initializes(
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
 async def test_a_database_that_is_away_is_a_connection_error_with_its_cause(
-    call: Callable[[Monque], Any],
+    absent_uri: str, call: Callable[[Monque], Any]
 ) -> None:
     leftovers = Leftovers()
-    uri = f"mongodb://127.0.0.1:{free_port()}"
-    with MongoClient[dict[str, Any]](uri, serverSelectionTimeoutMS=100) as client:
+    with MongoClient[dict[str, Any]](absent_uri) as client:
         monque = Monque(client.nowhere)
         with pytest.raises(MonqueConnectionError) as raised:
             await call(monque)
@@ -168,12 +167,11 @@ async def test_run_until_idle_gives_up_after_its_timeout(
     assert not leftovers.tasks
 
 
-async def test_an_instance_is_healthy_while_it_runs_and_mongodb_answers() -> None:
-    async with (
-        LocalMongo() as mongo,
-        AsyncMongoClient[dict[str, Any]](mongo.uri, serverSelectionTimeoutMS=200) as client,
-    ):
-        monque = Monque(client.health, heartbeat_interval=0.1, **QUICK_POLLS)
+async def test_an_instance_is_healthy_while_it_runs_and_mongodb_answers(
+    frail_mongo: LocalMongo, node: Node
+) -> None:
+    async with AsyncMongoClient[dict[str, Any]](frail_mongo.uri) as client:
+        monque = Monque(client[f"health_{uuid4().hex}"], heartbeat_interval=0.1, **QUICK_POLLS)
 
         @monque.worker("unused")
         async def unused(job: Job[None]) -> None:
@@ -183,10 +181,10 @@ async def test_an_instance_is_healthy_while_it_runs_and_mongodb_answers() -> Non
         assert not monque.is_healthy
         async with monque:
             assert monque.is_healthy
-            await asyncio.to_thread(mongo.nodes[0].suspend)
+            await asyncio.to_thread(node.suspend)
             # It hangs rather than fails: only the time without an answer tells.
             await eventually(lambda: not monque.is_healthy)
-            await asyncio.to_thread(mongo.nodes[0].resume)
+            await asyncio.to_thread(node.resume)
             await eventually(lambda: monque.is_healthy)
         assert not monque.is_healthy
 

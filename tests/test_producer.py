@@ -17,7 +17,6 @@ from monque_core import (
     MonqueError,
     PayloadTooLargeError,
 )
-from monque_core.local.ports import free_port
 from monque_core.testing import MovableClock
 from tests.support.commands import CommandLog
 from tests.support.stored import jobs_in, stored, stored_jobs
@@ -220,10 +219,9 @@ async def test_one_key_for_many_items_makes_one_job(db: AsyncDatabase[dict[str, 
 
 
 @pytest.fixture
-def nowhere() -> Iterator[Database[dict[str, Any]]]:
+def nowhere(absent_uri: str) -> Iterator[Database[dict[str, Any]]]:
     """Give a database that cannot be reached, which only shows when somebody tries."""
-    uri = f"mongodb://127.0.0.1:{free_port()}"
-    with MongoClient[dict[str, Any]](uri, connect=False, serverSelectionTimeoutMS=100) as client:
+    with MongoClient[dict[str, Any]](absent_uri, connect=False) as client:
         yield client.nowhere
 
 

@@ -14,7 +14,6 @@ from dependency_injector import containers, providers
 from pymongo import AsyncMongoClient, MongoClient
 
 from monque_core import Job, Monque, MonqueConnectionError, MonqueError
-from monque_core.local.ports import free_port
 from monque_di import MonqueContainer, MonqueService, WiringError, cron, job, lifespan
 from tests.support.commands import CommandLog
 from tests.support.leftovers import Leftovers
@@ -513,10 +512,9 @@ class TestAStartThatFails:
         async with lifespan(container):
             assert container.service().is_healthy
 
-    async def test_without_mongodb_leaves_nothing_running(self) -> None:
+    async def test_without_mongodb_leaves_nothing_running(self, absent_uri: str) -> None:
         leftovers = Leftovers()
-        uri = f"mongodb://127.0.0.1:{free_port()}"
-        with MongoClient[dict[str, Any]](uri, serverSelectionTimeoutMS=100) as client:
+        with MongoClient[dict[str, Any]](absent_uri) as client:
             container = MonqueContainer(connection=providers.Object(client.nowhere), jobs=[Report])
             with pytest.raises(MonqueConnectionError) as raised:
                 async with lifespan(container):

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 from dependency_injector import containers, providers
@@ -28,8 +29,6 @@ from tests.support.task_records import declare, put_record
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pymongo.asynchronous.database import AsyncDatabase
 
     from monque_core.local.node import Node
@@ -45,23 +44,6 @@ FORWARDED = sorted(
     and name not in OF_THE_LIFECYCLE
 )
 every_method = pytest.mark.parametrize("name", FORWARDED)
-
-
-@pytest.fixture(scope="module")
-def frail_mongo() -> Iterator[LocalMongo]:
-    with LocalMongo() as mongo:
-        yield mongo
-
-
-@pytest.fixture
-def node(frail_mongo: LocalMongo) -> Iterator[Node]:
-    """Give the server to be mistreated; it is whole again for the next test."""
-    (node,) = frail_mongo.nodes
-    yield node
-    if node.running:
-        node.resume()
-    else:
-        node.start()
 
 
 class TestItsMethods:
@@ -302,10 +284,10 @@ class TestHealth:
         self, frail_mongo: LocalMongo, node: Node, how: str
     ) -> None:
         leftovers = Leftovers()
-        patience: dict[str, Any] = {"serverSelectionTimeoutMS": 300, "socketTimeoutMS": 300}
+        patience: dict[str, Any] = {"serverSelectionTimeoutMS": 1000, "socketTimeoutMS": 1000}
         with MongoClient[dict[str, Any]](frail_mongo.uri, **patience) as client:
             container: Any = MonqueContainer(
-                connection=providers.Object(client[f"producer_{how}"]),
+                connection=providers.Object(client[f"producer_{uuid4().hex}"]),
                 options={"process_jobs": False},
             )
             async with lifespan(container):
@@ -324,10 +306,11 @@ class TestHealth:
     async def test_of_a_worker_is_lost_with_mongodb_and_comes_back_with_it(
         self, frail_mongo: LocalMongo, node: Node
     ) -> None:
-        patience: dict[str, Any] = {"serverSelectionTimeoutMS": 300, "socketTimeoutMS": 300}
+        patience: dict[str, Any] = {"serverSelectionTimeoutMS": 1000, "socketTimeoutMS": 1000}
         async with AsyncMongoClient[dict[str, Any]](frail_mongo.uri, **patience) as client:
             container: Any = MonqueContainer(
-                connection=providers.Object(client.worker), options={"heartbeat_interval": 0.2}
+                connection=providers.Object(client[f"worker_{uuid4().hex}"]),
+                options={"heartbeat_interval": 0.2},
             )
             async with lifespan(container):
                 service = container.service()

@@ -1,4 +1,4 @@
-"""A MongoDB that tests may kill and freeze, and a proxy in front of the one they may not."""
+"""A proxy in front of the usual MongoDB."""
 
 from __future__ import annotations
 
@@ -8,38 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pymongo import AsyncMongoClient, MongoClient
 
-from monque_core import LocalMongo
 from tests.support.proxy import Proxy
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
     from pymongo.asynchronous.database import AsyncDatabase
-
-    from monque_core.local.node import Node
-
-
-@pytest.fixture(scope="session")
-def _frail_mongo() -> Iterator[LocalMongo]:
-    with LocalMongo() as mongo:
-        yield mongo
-
-
-@pytest.fixture
-def frail_mongo(_frail_mongo: LocalMongo) -> Iterator[LocalMongo]:
-    """Give a replica set of one to mistreat; it is whole again for the next test."""
-    yield _frail_mongo
-    (node,) = _frail_mongo.nodes
-    if node.running:
-        node.resume()
-    else:
-        node.start()
-
-
-@pytest.fixture
-def node(frail_mongo: LocalMongo) -> Node:
-    """Give its only node."""
-    return frail_mongo.nodes[0]
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from monque_core import LocalMongo
     from monque_core.local.node import Node
 
-SOON = 15.0
+SOON = 25.0
 """Seconds within which a stop must be over, whatever the database does; a hang takes longer."""
 
 

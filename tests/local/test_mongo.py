@@ -3,9 +3,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import random
 import socket
 import threading
 import time
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -169,8 +171,18 @@ def test_a_path_is_kept_and_found_again_on_other_ports(tmp_path: Path, replicas:
     assert len(set(uris)) == 2
 
 
+def port_of_our_own(count: int = 1) -> int:
+    """Give the first of so many free ports where no other test's server looks for one."""
+    for port in random.sample(range(10_000, 20_000, count), 100):
+        with ExitStack() as probes, suppress(OSError):
+            for offset in range(count):
+                probes.enter_context(socket.socket()).bind(("127.0.0.1", port + offset))
+            return port
+    pytest.fail("no port is free")
+
+
 def test_a_path_is_kept_and_found_again_on_the_same_port(tmp_path: Path) -> None:
-    port = ports.free_port()
+    port = port_of_our_own()
     mongo = LocalMongo(path=tmp_path, port=port)
     for visit in range(2):
         with mongo, MongoClient[dict[str, Any]](mongo.uri) as client:
@@ -202,7 +214,7 @@ def test_a_path_in_use_shows_why_mongod_ended(tmp_path: Path) -> None:
 
 
 def test_a_given_port_counts_up(tmp_path: Path) -> None:
-    port = ports.free_port()
+    port = port_of_our_own(2)
     with LocalMongo(2, port=port) as mongo:
         assert [node.port for node in mongo.nodes] == [port, port + 1]
         assert mongo.uri == f"mongodb://127.0.0.1:{port},127.0.0.1:{port + 1}/?replicaSet=monque"

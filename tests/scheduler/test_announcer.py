@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from pymongo import AsyncMongoClient
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
 
     from monque_core import Job
+    from monque_core.local.node import Node
     from tests.conftest import AnyDatabase
 
 
@@ -136,12 +139,13 @@ async def test_recovered_jobs_are_counted(db: AsyncDatabase[dict[str, Any]]) -> 
     assert {(await stored(db, job)).status for job in jobs} == {"pending"}
 
 
-async def test_trouble_of_the_scheduler_itself_is_told_without_a_job() -> None:
-    async with (
-        LocalMongo() as mongo,
-        AsyncMongoClient[dict[str, Any]](mongo.uri, serverSelectionTimeoutMS=200) as client,
-    ):
-        monque = Monque(client.outage, heartbeat_interval=0.1, **QUICK_POLLS)
+async def test_trouble_of_the_scheduler_itself_is_told_without_a_job(
+    frail_mongo: LocalMongo, node: Node
+) -> None:
+    async with AsyncMongoClient[dict[str, Any]](
+        frail_mongo.uri, serverSelectionTimeoutMS=1000
+    ) as client:
+        monque = Monque(client[f"outage_{uuid4().hex}"], heartbeat_interval=0.1, **QUICK_POLLS)
 
         @monque.worker("unused")
         async def unused(job: Job[None]) -> None:
@@ -150,10 +154,10 @@ async def test_trouble_of_the_scheduler_itself_is_told_without_a_job() -> None:
         happenings = Happenings(monque)
         async with monque:
             await happenings.reach("changestream:connected")
-            mongo.nodes[0].kill()
+            await asyncio.to_thread(node.kill)
             (error, *_) = await happenings.reach("job:error")
             await eventually(lambda: not monque.is_healthy)
-            mongo.nodes[0].start()
+            await asyncio.to_thread(node.start)
             await eventually(lambda: monque.is_healthy)
 
     assert error == JobErrored(error.error, None)

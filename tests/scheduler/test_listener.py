@@ -6,6 +6,7 @@ import asyncio
 import shlex
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 from pymongo import AsyncMongoClient
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
 
     from monque_core import Job
+    from monque_core.local.node import Node
     from tests.conftest import AnyDatabase
 
 
@@ -344,12 +346,14 @@ async def test_while_the_server_refuses_streams_jobs_are_polled_for(
     assert not happenings.of("changestream:fallback")
 
 
-async def test_the_stream_comes_back_when_the_server_does() -> None:
-    async with (
-        LocalMongo() as mongo,
-        AsyncMongoClient[dict[str, Any]](mongo.uri, serverSelectionTimeoutMS=500) as client,
-    ):
-        monque, elsewhere = Monque(client.restart, **NO_POLLS), Monque(client.restart)
+async def test_the_stream_comes_back_when_the_server_does(
+    frail_mongo: LocalMongo, node: Node
+) -> None:
+    async with AsyncMongoClient[dict[str, Any]](
+        frail_mongo.uri, serverSelectionTimeoutMS=1000
+    ) as client:
+        db = client[f"restart_{uuid4().hex}"]
+        monque, elsewhere = Monque(db, **NO_POLLS), Monque(db)
         runs = Tally[str]()
 
         @monque.worker("restarted")
@@ -359,9 +363,9 @@ async def test_the_stream_comes_back_when_the_server_does() -> None:
         happenings = Happenings(monque)
         async with monque:
             await happenings.reach("changestream:connected")
-            await asyncio.to_thread(mongo.nodes[0].kill)
+            await asyncio.to_thread(node.kill)
             await happenings.reach("changestream:closed")
-            await asyncio.to_thread(mongo.nodes[0].start)
+            await asyncio.to_thread(node.start)
             await happenings.reach("changestream:connected", 2)
             await elsewhere.enqueue("restarted", "afterwards")
             await runs.reach(1)

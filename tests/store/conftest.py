@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pymongo import MongoClient
 
 from tests.support.commands import CommandLog
 from tests.support.plans import Plans
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
 
     from monque_core.store.store import Store
+    from tests.support.plans import Crowd
 
 
 @pytest.fixture
@@ -46,9 +46,9 @@ def log() -> CommandLog:
 
 
 @pytest.fixture
-def plans(crowd: str, uri: str, log: CommandLog) -> Iterator[Plans]:
+def plans(crowd: Crowd, log: CommandLog) -> Iterator[Plans]:
     """Give the plans of the commands that the log sees, on the crowd of the test's module."""
-    with MongoClient[dict[str, Any]](uri) as client:
-        plans = Plans(client[crowd], "monque_jobs")
+    with crowd.lent() as db:
+        plans = Plans(db)
         log.on_sending = plans.explain
         yield plans

@@ -771,7 +771,7 @@ def test_whatever_two_instances_do_the_jobs_are_as_specified(uri: str, database_
         run_state_machine_as_test(
             TwoInstances,
             settings=settings(
-                max_examples=30,
+                max_examples=20,
                 stateful_step_count=40,
                 deadline=None,
                 derandomize=True,

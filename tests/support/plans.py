@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from pymongo import MongoClient
+from pymongo import DeleteOne, MongoClient, ReplaceOne
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,17 +22,43 @@ _KEPT = {
     "find": ["filter", "sort", "limit", "projection", "batchSize"],
     "findAndModify": ["query", "sort", "update", "upsert", "new"],
 }
+_JOBS = "monque_jobs"
 _STATEMENTS = {"update": "updates", "delete": "deletes"}
 
 
 @contextmanager
-def crowded(uri: str, documents: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Give the name of a database with these jobs in it, dropped afterwards."""
-    name = f"test_{uuid4().hex}"
+def crowded(uri: str, documents: Iterable[dict[str, Any]]) -> Iterator[Crowd]:
+    """Give a database with these jobs in it, dropped afterwards."""
     with MongoClient[dict[str, Any]](uri) as client:
-        client[name]["monque_jobs"].insert_many(list(documents), ordered=False)
-        yield name
-        client.drop_database(name)
+        crowd = Crowd(client[f"test_{uuid4().hex}"], documents)
+        yield crowd
+        client.drop_database(crowd.db)
+
+
+class Crowd:
+    """A jobs collection that takes long to fill, and so is shared by tests."""
+
+    def __init__(self, db: Database[dict[str, Any]], documents: Iterable[dict[str, Any]]) -> None:
+        self.db = db
+        self._jobs = db[_JOBS]
+        self._documents = {document["_id"]: document for document in documents}
+        self._jobs.insert_many(self._documents.values(), ordered=False)
+
+    @contextmanager
+    def lent(self) -> Iterator[Database[dict[str, Any]]]:
+        """Give the database for one test, and put back afterwards what that has changed."""
+        with self._jobs.watch([{"$project": {"documentKey": 1}}]) as changes:
+            yield self.db
+            last = self._jobs.insert_one({}).inserted_id
+            keys = (change["documentKey"]["_id"] for change in changes)
+            changed = {last, *takewhile(lambda key: key != last, keys)}
+        strangers = [DeleteOne({"_id": key}) for key in changed - self._documents.keys()]
+        originals = [
+            ReplaceOne({"_id": key}, self._documents[key], upsert=True)
+            for key in changed & self._documents.keys()
+        ]
+        # Strangers first: they may hold the unique key of an original.
+        self._jobs.bulk_write([*strangers, *originals])
 
 
 @dataclass(slots=True)
@@ -58,14 +85,13 @@ class Plans:
     So the plan is that of the very command, on the very data it will meet.
     """
 
-    def __init__(self, db: Database[dict[str, Any]], collection_name: str) -> None:
+    def __init__(self, db: Database[dict[str, Any]]) -> None:
         self._db = db
-        self._collection_name = collection_name
         self.made: list[Plan] = []
 
     def explain(self, name: str, command: Mapping[str, Any]) -> None:
         """Be told of a command that is about to be sent."""
-        if name in _EXPLAINED and command[name] == self._collection_name:
+        if name in _EXPLAINED and command[name] == _JOBS:
             self.made += [self._plan(single) for single in _singles(name, command)]
 
     def _plan(self, command: dict[str, Any]) -> Plan:

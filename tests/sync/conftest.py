@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -39,14 +38,10 @@ def monque(blocking_db: Database[dict[str, Any]]) -> Iterator[SyncMonque]:
 
 
 @pytest.fixture
-def absent_db() -> Iterator[Database[dict[str, Any]]]:
+def absent_db(absent_uri: str) -> Iterator[Database[dict[str, Any]]]:
     """Give a database on a server that is not there."""
-    with socket.socket() as taken:
-        # Bound and not listening: nobody answers, and nobody else can take the port.
-        taken.bind(("127.0.0.1", 0))
-        host, port = taken.getsockname()
-        with MongoClient[dict[str, Any]](host, port, serverSelectionTimeoutMS=100) as client:
-            yield client["absent"]
+    with MongoClient[dict[str, Any]](absent_uri) as client:
+        yield client["absent"]
 
 
 @pytest.fixture(scope="session")
