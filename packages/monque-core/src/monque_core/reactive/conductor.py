@@ -11,6 +11,7 @@ from monque_core.reactive.cleaner import Cleaner
 from monque_core.reactive.follower import Follower
 from monque_core.reactive.planner import Planner
 from monque_core.reactive.reconciler import Reconciler
+from monque_core.scheduler.loop import end, finish
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +43,7 @@ class Conductor:
         self._signal = asyncio.Event()
         self._has_read = asyncio.Event()
         self._followers: dict[str, Follower] = {}
+        self._tasks: list[asyncio.Task[None]] = []
         self._reconciler: Reconciler | None = None
 
     def look_again(self) -> None:
@@ -71,16 +73,22 @@ class Conductor:
                 await store.progress.take_over(leadership.term)
                 agenda.parked |= set(await store.progress.count_parked())
                 await self._read(agenda, leadership)
-                group.create_task(reconciler.run(), name="monque-reconcile")
-                group.create_task(cleaner.run(), name="monque-clean")
-                while True:
-                    self._follow(agenda, group, follower)
-                    # What was declared meanwhile may not have been seen.
-                    if not self._signal.is_set():
-                        self._has_read.set()
-                    reconciler.poke()
-                    await self._wait()
-                    await self._read(agenda, leadership)
+                self._tasks = [
+                    group.create_task(reconciler.run(), name="monque-reconcile"),
+                    group.create_task(cleaner.run(), name="monque-clean"),
+                ]
+                try:
+                    while True:
+                        self._follow(agenda, group, follower)
+                        # What was declared meanwhile may not have been seen.
+                        if not self._signal.is_set():
+                            self._has_read.set()
+                        reconciler.poke()
+                        await self._wait()
+                        await self._read(agenda, leadership)
+                finally:
+                    # A group cancels its tasks once, which the driver may swallow.
+                    await finish(self._end_tasks())
         except BaseExceptionGroup as faults:
             # The first one has ended the others.
             raise faults.exceptions[0] from None
@@ -114,9 +122,13 @@ class Conductor:
         for database, collections in agenda.places.items():
             if database not in self._followers:
                 self._followers[database] = one = make(database)
-                group.create_task(one.run(), name=f"monque-follow-{database}")
+                task = group.create_task(one.run(), name=f"monque-follow-{database}")
+                self._tasks.append(task)
             elif self._followers[database].collections != collections:
                 self._followers[database].follow_anew()
+
+    async def _end_tasks(self) -> None:
+        await asyncio.gather(*map(end, self._tasks))
 
     async def _wait(self) -> None:
         try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from monque_core.durations import to_timedelta
 from monque_core.errors import LeadershipLostError
-from monque_core.scheduler.loop import Loop, end, wait_until
+from monque_core.scheduler.loop import Loop, end, finish, wait_until
 from monque_core.store.tasks.progress import LEADER
 
 if TYPE_CHECKING:
@@ -120,10 +120,14 @@ class Leader(Loop):
         finally:
             self.is_leading = False
             self.is_over.set()
-            await end(planning)
-            await end(renewing)
-            self._announcer.leads_no_more(self._instance_id, leadership.term)
-            await self._lay_down()
+            # Half of it would leave a lease that nobody renews and nobody else can have.
+            await finish(self._cease(planning, renewing))
+
+    async def _cease(self, *tasks: asyncio.Task[None]) -> None:
+        for task in tasks:
+            await end(task)
+        self._announcer.leads_no_more(self._instance_id, self._leadership.term)
+        await self._lay_down()
 
     async def _plan(self) -> None:
         """Plan, again after every fault, until the lease is another's."""

@@ -58,6 +58,20 @@ async def end(task: asyncio.Task[Any]) -> None:
         await asyncio.wait([task], timeout=_CANCEL_AGAIN_AFTER)
 
 
+async def finish(work: Coroutine[Any, Any, object]) -> None:
+    """Do a last thing to its end, however often whoever waits for it is cancelled meanwhile."""
+    task = asyncio.create_task(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled is not None:
+        raise cancelled
+
+
 async def wait_until(deadline: float, work: Coroutine[Any, Any, object]) -> bool:
     """Wait for something until a loop time, end it then, and tell whether it came about."""
     task = asyncio.create_task(work)
