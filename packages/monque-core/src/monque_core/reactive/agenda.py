@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -23,13 +22,16 @@ class Agenda:
         self.parked: set[str] = set()
         """Tasks with documents that could not be planned for."""
         self._followed: dict[str, set[str]] = {}
-        self._changed = asyncio.Condition()
 
     def __iter__(self) -> Iterator[Declaration]:
         return iter(list(self._declarations.values()))
 
     def __contains__(self, name: object) -> bool:
         return name in self._declarations
+
+    def get(self, name: str) -> Declaration | None:
+        """Give a task, None if nobody declares it any more."""
+        return self._declarations.get(name)
 
     def replace(self, declarations: Iterable[Declaration]) -> None:
         """Take note of what is declared now."""
@@ -61,15 +63,10 @@ class Agenda:
         """Tell which debounce of a database is the shortest."""
         return min((one.debounce for one in self.in_database(database)), default=None)
 
-    async def followed(self, database: str, collections: Iterable[str]) -> None:
+    def followed(self, database: str, collections: Iterable[str]) -> None:
         """Take note that changes in these collections, and no others, are seen from now on."""
-        async with self._changed:
-            self._followed[database] = set(collections)
-            self._changed.notify_all()
+        self._followed[database] = set(collections)
 
-    async def wait_until_followed(self, declaration: Declaration) -> None:
-        """Wait until no change of a task's documents is missed: only then can they be scanned."""
-        async with self._changed:
-            await self._changed.wait_for(
-                lambda: declaration.collection in self._followed.get(declaration.database, ())
-            )
+    def is_followed(self, declaration: Declaration) -> bool:
+        """Tell whether no change of a task's documents is missed: only then can they be scanned."""
+        return declaration.collection in self._followed.get(declaration.database, ())

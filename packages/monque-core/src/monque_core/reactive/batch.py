@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import bson
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from monque_core.store.tasks.sources import SourceChange
 
@@ -15,7 +13,8 @@ if TYPE_CHECKING:
 class Batch:
     """The ids that changed in each collection of a database; never the documents."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: Callable[[Any], bytes]) -> None:
+        self._key = key
         self._ids: dict[str, dict[bytes, Any]] = {}
         self._deleted: dict[str, dict[bytes, Any]] = {}
         self._count = 0
@@ -33,7 +32,7 @@ class Batch:
         if change.kind == "replaced":
             self.replaced.add(change.collection)
             return
-        key = _key(change.id)
+        key = self._key(change.id)
         ids = self._ids.setdefault(change.collection, {})
         if key not in ids:
             ids[key] = change.id
@@ -53,8 +52,3 @@ class Batch:
     def deleted(self, collection: str) -> Sequence[Any]:
         """Give the ids of what was deleted, be it back by now or not."""
         return list(self._deleted.get(collection, {}).values())
-
-
-def _key(source_id: Any) -> bytes:
-    """Tell ids apart as MongoDB does; not all of them are hashable."""
-    return bson.encode({"": source_id})

@@ -42,6 +42,7 @@ class Conductor:
         self._look_gap = to_timedelta(options.reactive_options.leader_lease).total_seconds() / 3
         self._signal = asyncio.Event()
         self._has_read = asyncio.Event()
+        self._beginnings = 0
         self._followers: dict[str, Follower] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._reconciler: Reconciler | None = None
@@ -89,17 +90,23 @@ class Conductor:
                 finally:
                     # A group cancels its tasks once, which the driver may swallow.
                     await finish(self._end_tasks())
+                    self._let_go()
         except BaseExceptionGroup as faults:
             # The first one has ended the others.
             raise faults.exceptions[0] from None
 
     async def catch_up(self) -> None:
         """Wait until everything that was written and declared before this call is planned."""
-        await self._has_read.wait()
-        for follower in list(self._followers.values()):
-            await follower.catch_up()
-        if self._reconciler is not None:
-            await self._reconciler.is_idle.wait()
+        is_complete = False
+        while not is_complete:
+            beginnings = self._beginnings
+            await self._has_read.wait()
+            for follower in list(self._followers.values()):
+                await follower.catch_up()
+            if self._reconciler is not None:
+                await self._reconciler.is_idle.wait()
+            # A fault may have ended what was waited for, and begun it anew.
+            is_complete = beginnings == self._beginnings
 
     async def _read(self, agenda: Agenda, leadership: Leadership) -> None:
         """Read the declared tasks, and let what a new version asks for run again."""
@@ -126,6 +133,15 @@ class Conductor:
                 self._tasks.append(task)
             elif self._followers[database].collections != collections:
                 self._followers[database].follow_anew()
+
+    def _let_go(self) -> None:
+        """Let whoever waits for what has ended wait for what comes after it."""
+        self._beginnings += 1
+        self._has_read.clear()
+        for follower in self._followers.values():
+            follower.give_up()
+        if self._reconciler is not None:
+            self._reconciler.is_idle.set()
 
     async def _end_tasks(self) -> None:
         await asyncio.gather(*map(end, self._tasks))

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from monque_core.scheduler.loop import Loop
+from monque_core.store.tasks.progress import FORGOTTEN_AFTER
 
 if TYPE_CHECKING:
     from monque_core.options import Options
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from monque_core.store.tasks.store import TaskStore
 
 _REFRESH_GAP = 3600.0
+_RETRY_GAP = 1.0
 
 
 class Declarer(Loop):
@@ -34,6 +36,7 @@ class Declarer(Loop):
         self._registry = registry
         self._conductor = conductor
         self._declared: set[str] = set()
+        self._seen_at = self._clock.now()
         self._signal = asyncio.Event()
         self.has_declared = asyncio.Event()
         """Set while every registered task is declared."""
@@ -51,21 +54,40 @@ class Declarer(Loop):
     async def _run(self) -> None:
         while True:
             self._signal.clear()
-            await self._declare()
-            if not self._signal.is_set():
+            is_complete = await self._declare()
+            if is_complete and not self._signal.is_set():
                 self.has_declared.set()
             try:
-                async with asyncio.timeout(_REFRESH_GAP):
+                async with asyncio.timeout(_REFRESH_GAP if is_complete else _RETRY_GAP):
                     await self._signal.wait()
             except TimeoutError:
-                self._declared.clear()
+                if is_complete:
+                    await self._refresh()
 
-    async def _declare(self) -> None:
-        new = [one for one in self._registry if one.name not in self._declared]
-        for definition in new:
-            declaration = definition.declaration
-            await self._store.prepare(declaration.database, declaration.collection)
-            await self._store.progress.declare(declaration, self._clock.now())
-            self._declared.add(definition.name)
+    async def _declare(self) -> bool:
+        """Declare what is not declared yet; one task that cannot be holds up no other."""
+        new = [one.declaration for one in self._registry if one.name not in self._declared]
+        for declaration in new:
+            try:
+                await self._store.prepare(declaration)
+                await self._store.progress.declare(declaration, self._clock.now())
+            except Exception as error:  # noqa: BLE001  # it is tried again
+                self._report(error)
+            else:
+                self._declared.add(declaration.name)
+        self._seen_at = self._clock.now()
         if new:
             self._conductor.look_again()
+        return all(declaration.name in self._declared for declaration in new)
+
+    async def _refresh(self) -> None:
+        """Say that all tasks are still there, without a word on how they are declared.
+
+        An instance of a newer version may have declared them otherwise by now. But what has not
+        been seen for long is forgotten, as by a machine that slept.
+        """
+        now, names = self._clock.now(), list(self._declared)
+        is_forgotten = now - self._seen_at > FORGOTTEN_AFTER / 2
+        if is_forgotten or await self._store.progress.refresh(names, now) < len(names):
+            self._declared.clear()
+        self._seen_at = now

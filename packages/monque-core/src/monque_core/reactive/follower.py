@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from monque_core.durations import to_timedelta
 from monque_core.errors import LeadershipLostError
 from monque_core.reactive.gathering import Gathering
-from monque_core.scheduler.loop import end
+from monque_core.scheduler.loop import end, finish
 from monque_core.store.streams import ChangeStreamUnavailableError
 from monque_core.store.tasks.sources import HistoryLostError
 
@@ -63,6 +63,7 @@ class Follower:
         self._reading: asyncio.Task[None] | None = None
         self._is_asked_anew = asyncio.Event()
         self._is_token_useless = False
+        self._is_over = False
         self._pause = _FIRST_PAUSE
         self._catching_up: list[asyncio.Event] = []
         self._nearly_caught_up: list[asyncio.Event] = []
@@ -77,10 +78,18 @@ class Follower:
 
     async def catch_up(self) -> None:
         """Wait until everything that was written before this call is planned."""
+        if self._is_over:
+            return
         caught_up = asyncio.Event()
         self._catching_up.append(caught_up)
         self.follow_anew()
         await caught_up.wait()
+
+    def give_up(self) -> None:
+        """Let nobody wait for a follower that has ended."""
+        self._is_over = True
+        for caught_up in self._catching_up:
+            caught_up.set()
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -103,10 +112,10 @@ class Follower:
         # Who asks later may have written what the end of this stream does not include.
         self._nearly_caught_up = list(self._catching_up)
         stream = await self._open(collections)
-        self._pause = _FIRST_PAUSE
         try:
             # From here on nothing is missed, so that scans may begin.
-            await self._agenda.followed(self._database, collections)
+            self._agenda.followed(self._database, collections)
+            self._reconciler.poke()
             if self._catching_up == self._nearly_caught_up:
                 await self._read_and_flush(stream)
         except HistoryLostError:
@@ -130,10 +139,10 @@ class Follower:
         stream = await sources.open(self._database, watched, longest_wait=hurried)
         try:
             if token is None:
-                await self._examine_everything(but=await self._unexamined())
+                await self._examine_everything(but=await self._waiting(at_beginning=True))
             else:
                 await self._examine_everything("the history of changes is lost")
-            if stream.token is not None:
+            if stream.token:
                 await self._save(stream.token)
                 self._is_token_useless = False
         except BaseException:
@@ -142,7 +151,7 @@ class Follower:
         return stream
 
     async def _read_and_flush(self, stream: SourceStream) -> None:
-        gathering = Gathering(self._flush_size)
+        gathering = Gathering(self._flush_size, self._store.planning.key)
         self._reading = reading = asyncio.create_task(
             self._read(stream, gathering), name="monque-follow"
         )
@@ -157,8 +166,7 @@ class Follower:
             await asyncio.wait([flushing])
         finally:
             self._reading = None
-            await end(reading)
-            await end(flushing)
+            await finish(_end_both(reading, flushing))
         for task in (reading, flushing):
             if not task.cancelled():
                 task.result()
@@ -188,6 +196,7 @@ class Follower:
             if token is not None and token != saved:
                 await self._save(token)
                 saved = token
+                self._pause = _FIRST_PAUSE
             gathering.planned()
             if self._nearly_caught_up and gathering.is_at_end and gathering.is_empty:
                 self._tell_caught_up()
@@ -222,26 +231,32 @@ class Follower:
                 await self._store.progress.ask_reconcile(declaration.name, reason, now)
         self._reconciler.poke()
 
-    async def _unexamined(self) -> set[str]:
-        """Tell which tasks will be examined from the beginning anyway."""
+    async def _waiting(self, *, at_beginning: bool = False) -> set[str]:
+        """Tell which tasks will be examined anyway, all of them or those not begun yet."""
         declared = await self._store.progress.declarations(self._clock.now())
         return {
             task.declaration.name
             for task in declared
             if (asked := task.reconciliation) is not None
-            and asked.phase == "scan"
-            and asked.after is None
+            and not (at_beginning and (asked.phase != "scan" or asked.after is not None))
         }
 
     async def _do_without(self) -> None:
         """Examine everything again and again: this server tells of no changes."""
         while True:
             collections = self._agenda.places.get(self._database, set())
-            await self._agenda.followed(self._database, collections)
+            self._agenda.followed(self._database, collections)
             self._is_asked_anew.clear()
             self._nearly_caught_up = list(self._catching_up)
-            await self._examine_everything("this server has no change streams")
+            # A scan that is under way is not begun again: a long one would never end.
+            reason = "this server has no change streams"
+            await self._examine_everything(reason, but=await self._waiting())
             self._tell_caught_up()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_UNWATCHED_GAP):
                     await self._is_asked_anew.wait()
+
+
+async def _end_both(reading: asyncio.Task[None], flushing: asyncio.Task[None]) -> None:
+    await end(reading)
+    await end(flushing)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from monque_core.reactive.batch import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from datetime import timedelta
 
     from monque_core.store.tasks.sources import SourceChange
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 class Gathering:
     """One batch that fills up while another one is planned; the reader waits when it is full."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, key: Callable[[Any], bytes]) -> None:
         self._size = size
-        self._batch = Batch()
+        self._key = key
+        self._batch = Batch(key)
         self._token: Mapping[str, Any] | None = None
         self._has_any = asyncio.Event()
         self._is_full = asyncio.Event()
@@ -51,7 +52,7 @@ class Gathering:
 
     def take(self) -> tuple[Batch, Mapping[str, Any] | None]:
         """Give what has gathered, and the token that follows it, and begin anew."""
-        batch, self._batch = self._batch, Batch()
+        batch, self._batch = self._batch, Batch(self._key)
         self._has_any.clear()
         self._is_full.clear()
         self._has_room.set()

@@ -41,8 +41,9 @@ class Leadership:
         if grant is None:
             return False
         # The server counted from later than this, so it is ours for at least as long.
-        self._sure_until = asked_at + self._duration.total_seconds()
-        self.term = grant.term
+        # Replies may overtake each other: neither goes back.
+        self._sure_until = max(self._sure_until, asked_at + self._duration.total_seconds())
+        self.term = max(self.term, grant.term)
         return True
 
     async def is_free(self) -> bool:
@@ -99,13 +100,21 @@ class Leader(Loop):
 
     async def _run(self) -> None:
         while True:
-            # A new term: a former life of this instance may have something on its way.
-            if await self._leadership.is_free() and await self._leadership.take(new_term=True):
+            if await self._leadership.is_free() and await self._take():
                 await self._lead()
             else:
                 self.is_over.set()
                 self.is_decided.set()
-                await asyncio.sleep(self._look_gap)
+            await asyncio.sleep(self._look_gap)
+
+    async def _take(self) -> bool:
+        try:
+            # A new term: a former life of this instance may have something on its way.
+            return await self._leadership.take(new_term=True)
+        except asyncio.CancelledError:
+            # It may have been granted all the same.
+            await finish(self._lay_down())
+            raise
 
     async def _lead(self) -> None:
         leadership = self._leadership

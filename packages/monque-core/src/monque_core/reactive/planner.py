@@ -53,7 +53,10 @@ class Planner:
         """Plan what changed; when this returns, none of it is needed any more."""
         for collection in batch.replaced:
             for declaration in self._agenda.of(database, collection):
-                await self._insist(partial(self._begin_anew, declaration))
+                try:
+                    await self._insist(partial(self._begin_anew, declaration))
+                except TaskBrokenError as error:
+                    await self._set_aside(declaration, error)
         for collection in batch.collections:
             ids, deleted = batch.ids(collection), batch.deleted(collection)
             for declaration in self._agenda.of(database, collection):
@@ -107,7 +110,7 @@ class Planner:
         async with self._flushing:
             now, term = self._clock.now(), self._leadership.term
             # With a whole database, the records have lost their indexes, too.
-            await self._store.prepare(declaration.database, declaration.collection)
+            await self._store.prepare(declaration)
             await self._store.planning.rearm_all(declaration, now, term)
             await self._store.progress.ask_reconcile(
                 declaration.name, "its collection was dropped, renamed or replaced", now
@@ -115,25 +118,27 @@ class Planner:
 
     async def _set_aside(self, declaration: Declaration, error: TaskBrokenError) -> None:
         """Let a task that cannot be planned hold up no other; it is examined again later."""
-        self._agenda.broken.add(declaration.name)
         self._announcer.errored(error)
         ask = self._store.progress.ask_reconcile
         await self._insist(
             partial(ask, declaration.name, "it could not be planned", self._clock.now())
         )
+        # Only now: what is not planned from here on, that reconciliation will find.
+        self._agenda.broken.add(declaration.name)
 
     async def _insist(self, write: Callable[[], Awaitable[object]]) -> None:
         """Write until it is written; what was lost on its way must never count later."""
         pause = _FIRST_PAUSE
+        is_term_new = True
         while True:
             try:
+                if not is_term_new:
+                    await self._leadership.begin_term()
+                    is_term_new = True
                 await write()
                 return
             except MonqueConnectionError as error:
                 self._announcer.errored(error)
+                is_term_new = False
             await asyncio.sleep(pause)
             pause = min(_LONGEST_PAUSE, 2 * pause)
-            try:
-                await self._leadership.begin_term()
-            except MonqueConnectionError as error:
-                self._announcer.errored(error)

@@ -70,7 +70,8 @@ class Reconciler:
             self._signal.clear()
             waiting = await self._waiting()
             for task in waiting:
-                if self._is_due(task.declaration.name):
+                name = task.declaration.name
+                if self._is_due(name) and self._agenda.is_followed(task.declaration):
                     await self._try(task)
             if not waiting and not self._signal.is_set():
                 self.is_idle.set()
@@ -86,7 +87,9 @@ class Reconciler:
         return [
             task
             for task in declared
-            if task.reconciliation is not None and task.declaration.name in self._agenda
+            if task.reconciliation is not None
+            # By what is planned by, too: a change must mean the same to the scan and to the flush.
+            and task.declaration == self._agenda.get(task.declaration.name)
         ]
 
     async def _try(self, task: DeclaredTask) -> None:
@@ -104,20 +107,20 @@ class Reconciler:
             self._not_before[name] = asyncio.get_running_loop().time() + pause
             self._pauses[name] = min(_LONGEST_PAUSE, 2 * pause)
             if isinstance(error, TaskBrokenError):
-                # What changes from now on is not planned, so that only a scan of all will do.
-                self._agenda.broken.add(name)
+                # What changes from then on is not planned, so that only a scan of all will do.
                 await self._store.progress.ask_reconcile(name, "it failed", self._clock.now())
+                self._agenda.broken.add(name)
             await self._store.progress.set_error(name, str(error), term)
         else:
             self._pauses.pop(name, None)
+            self._not_before.pop(name, None)
             if task.error is not None:
                 await self._store.progress.set_error(name, None, term)
 
     async def _reconcile(self, task: DeclaredTask) -> None:
         declaration, asked = task.declaration, task.reconciliation
         assert asked is not None
-        await self._agenda.wait_until_followed(declaration)
-        await self._store.prepare(declaration.database, declaration.collection)
+        await self._store.prepare(declaration)
         # Before the first id is read: what changes from now on must be planned.
         self._agenda.broken.discard(declaration.name)
         self._announcer.reconciles(declaration.name, asked.reason)

@@ -177,10 +177,10 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
             return SUCCEEDED if deferred_until is None else Deferred(deferred_until)
         if isinstance(error, NoLongerMatches):
             return SKIPPED
+        if run.ended_by == "stop":
+            return RELEASED if deferred_until is None else Deferred(deferred_until)
         if deferred_until is not None:
             return Deferred(deferred_until, failure_reason(error))
-        if run.ended_by == "stop":
-            return RELEASED
         definition = self._registry[record.task]
         return after_failure(definition, record, failure_reason(error), self._clock.now())
 

@@ -1,0 +1,65 @@
+"""Many documents at once."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Any
+
+from monque_core import Monque, ReactiveOptions
+from monque_core.store.tasks.sources import SourceChange
+from tests.support.reactions import note_runs, settle
+from tests.support.tally import Tally
+
+if TYPE_CHECKING:
+    from pymongo.asynchronous.collection import AsyncCollection
+    from pymongo.asynchronous.database import AsyncDatabase
+
+    from monque_core import ReactiveTask
+
+COUNT = 5000
+
+
+async def test_a_burst_of_changes_is_planned_and_run_and_the_leader_holds_little_of_it(
+    db: AsyncDatabase[dict[str, Any]], orders: AsyncCollection[dict[str, Any]]
+) -> None:
+    pace = ReactiveOptions(flush_size=200, flush_interval=0.05)
+    leader = Monque(db, reactive_options=pace, worker_concurrency=100)
+    most_held = 0
+    ran = Tally[int]()
+
+    @leader.reactive("orders", name="invoice", watch=["total"], debounce=0)
+    async def invoice(task: ReactiveTask) -> None:
+        nonlocal most_held
+        ran.add(task.source_id)
+        if len(ran) % 250 == 1:
+            held = sum(isinstance(one, SourceChange) for one in gc.get_objects())
+            documents = sum(type(one) is dict and "filling" in one for one in gc.get_objects())
+            most_held = max(most_held, held)
+            assert documents <= 1000, "the leader holds documents"
+
+    async with leader:
+        await settle(leader)
+        for i in range(0, COUNT, 1000):
+            await orders.insert_many(
+                [{"_id": id, "total": 1, "filling": "x" * 500} for id in range(i, i + 1000)]
+            )
+        await ran.reach(COUNT, seconds=50)
+        await settle(leader)
+        assert await leader.count_reactive_tasks(status="completed") == COUNT
+    assert sorted(ran) == list(range(COUNT))
+    # A batch that is planned and one that gathers; not what the burst has of them.
+    assert most_held <= 2 * 200
+
+
+async def test_a_burst_on_a_few_documents_is_planned_once_for_each(
+    db: AsyncDatabase[dict[str, Any]], orders: AsyncCollection[dict[str, Any]]
+) -> None:
+    monque = Monque(db, reactive_options=ReactiveOptions(flush_interval=0.5))
+    ran = note_runs(monque, watch=["total"], debounce=1)
+    await orders.insert_many([{"_id": i, "total": 0} for i in range(3)])
+    async with monque:
+        for total in range(1, 50):
+            await orders.update_many({}, {"$set": {"total": total}})
+        await ran.wait_until(lambda: all((i, {"total": 49}) in ran for i in range(3)))
+        await settle(monque)
+    assert len(ran) <= 9
