@@ -9,6 +9,8 @@ from monque_core.scheduler.loop import Loop
 from monque_core.store.tasks.progress import FORGOTTEN_AFTER
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from monque_core.options import Options
     from monque_core.reactive.announcer import TaskAnnouncer
     from monque_core.reactive.conductor import Conductor
@@ -39,7 +41,12 @@ class Declarer(Loop):
         self._seen_at = self._clock.now()
         self._signal = asyncio.Event()
         self.has_declared = asyncio.Event()
-        """Set while every registered task is declared."""
+        """Set while every registered task is declared, but those that cannot be."""
+
+    @property
+    def declared(self) -> Collection[str]:
+        """Give the names of the tasks that are declared."""
+        return self._declared
 
     def declare_soon(self) -> None:
         """Declare the tasks that have come."""
@@ -55,7 +62,7 @@ class Declarer(Loop):
         while True:
             self._signal.clear()
             is_complete = await self._declare()
-            if is_complete and not self._signal.is_set():
+            if not self._signal.is_set():
                 self.has_declared.set()
             try:
                 async with asyncio.timeout(_REFRESH_GAP if is_complete else _RETRY_GAP):

@@ -99,9 +99,8 @@ class Reactor:
 
     def _read(self, agenda: Agenda) -> None:
         """Be told what the leader, this instance, knows of: with its database, all may be gone."""
-        if self._declarer.has_declared.is_set() and not all(
-            definition.name in agenda for definition in self._registry
-        ):
+        is_settled = self._declarer.has_declared.is_set()
+        if is_settled and not all(name in agenda for name in self._declarer.declared):
             self._declarer.declare_again()
 
     def _planned(self, name: str, due_at: datetime) -> None:

@@ -57,7 +57,7 @@ class Reconciler:
         self._pauses: dict[str, float] = {}
         self._not_before: dict[str, float] = {}
         self.is_idle = asyncio.Event()
-        """Set while no task is waiting to be examined."""
+        """Set while no task is waiting to be examined, but those that failed lately."""
 
     def poke(self) -> None:
         """Look soon which tasks are to be examined."""
@@ -73,7 +73,8 @@ class Reconciler:
                 name = task.declaration.name
                 if self._is_due(name) and self._agenda.is_followed(task.declaration):
                     await self._try(task)
-            if not waiting and not self._signal.is_set():
+            is_trying = any(task.declaration.name not in self._not_before for task in waiting)
+            if not is_trying and not self._signal.is_set():
                 self.is_idle.set()
             try:
                 async with asyncio.timeout(_FIRST_PAUSE if waiting else _LOOK_GAP):

@@ -185,7 +185,7 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
         return after_failure(definition, record, failure_reason(error), self._clock.now())
 
     def _announce(self, ending: Ending[TaskRecord], stored: TaskRecord) -> None:
-        run, outcome = ending.run, ending.outcome
+        outcome = ending.outcome
         if stored.next_run_at is not None and stored.status == TaskStatus.PENDING:
             self._wakeups.hint_at(stored.task, stored.next_run_at)
         match outcome:
@@ -193,15 +193,20 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
                 self._wakeups.hint(stored.task, 1)
             case Skipped():
                 self._announcer.skipped(stored, ending.duration)
-            case Failed() | GivenUp() | Deferred(reason=str()) if not _has_completed(stored, run):
-                error = ending.error or RuntimeError(stored.last_error)
-                will_retry = stored.status != TaskStatus.FAILED
-                self._announcer.failed(stored, error, will_retry=will_retry)
+            case Failed() | GivenUp() | Deferred(reason=str()):
+                self._announce_failure(ending, stored)
             case _:
                 self._announcer.completed(stored, ending.duration)
-                if ending.error is not None:
-                    # Its transaction had completed it before the handler failed.
-                    self._announcer.errored(ending.error, stored)
+
+    def _announce_failure(self, ending: Ending[TaskRecord], stored: TaskRecord) -> None:
+        error = ending.error or RuntimeError(stored.last_error)
+        if _has_completed(stored, ending.run):
+            # Its transaction had completed it before the handler failed.
+            self._announcer.completed(stored, ending.duration)
+            self._announcer.errored(error, stored)
+        else:
+            will_retry = stored.status != TaskStatus.FAILED
+            self._announcer.failed(stored, error, will_retry=will_retry)
 
 
 def _is_in_transaction(run: Run[TaskRecord]) -> bool:

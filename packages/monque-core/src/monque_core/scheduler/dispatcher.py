@@ -103,6 +103,25 @@ class Dispatcher(Loop, Generic[W, C]):
         for run in self._backlog.pop_all(name):
             self._release(run)
         self._wakeups.hint(name)
+        self._slots.poke_others()
+
+    def claimable(self) -> list[str]:
+        """Give the names of which something could be claimed if there were a slot."""
+        names = [name for name in self._workers.names if self._wakeups.expected(name)]
+        if self._paused:
+            names = [name for name in names if not self.is_paused(name)]
+        if self._is_trying():
+            names = [name for name in names if name not in self._awaiting_trial]
+        return names
+
+    def is_paused(self, name: str) -> bool:
+        """Tell whether nothing of a name may start for now."""
+        if name not in self._paused:
+            return False
+        if asyncio.get_running_loop().time() < self._paused[name]:
+            return True
+        del self._paused[name]
+        return False
 
     async def close(self) -> None:
         """Claim nothing more, and let a claim under way finish."""
@@ -190,11 +209,7 @@ class Dispatcher(Loop, Generic[W, C]):
                 self._wakeups.hint_at(name, horizon, MANY)
 
     def _demands(self) -> list[Demand]:
-        names = [name for name in self._workers.names if self._wakeups.expected(name)]
-        if self._paused:
-            names = [name for name in names if not self._is_paused(name)]
-        if self._is_trying():
-            names = [name for name in names if name not in self._awaiting_trial]
+        names = self.claimable()
         self._contenders = len(names)
         if self._claimer.is_crowded and len(names) > _NAMES_PER_FAIR_LOOK:
             names = self._claimer.longest_waiting(names, _NAMES_PER_FAIR_LOOK)
@@ -209,14 +224,6 @@ class Dispatcher(Loop, Generic[W, C]):
                 expected = self._wakeups.expected(name)
                 demands.append(Demand(name, expected, room, max(0, free - waiting)))
         return demands
-
-    def _is_paused(self, name: str) -> bool:
-        if name not in self._paused:
-            return False
-        if asyncio.get_running_loop().time() < self._paused[name]:
-            return True
-        del self._paused[name]
-        return False
 
     def _is_trying(self) -> bool:
         return self._probation.ends_at(asyncio.get_running_loop().time()) is not None
@@ -291,7 +298,7 @@ class Dispatcher(Loop, Generic[W, C]):
         self.claims += len(runs)
         self._runs.add(runs)
         for run in runs:
-            if self._is_closing or (self._paused and self._is_paused(run.work.name)):
+            if self._is_closing or (self._paused and self.is_paused(run.work.name)):
                 self._release(run)
                 continue
             self._backlog.add(run)

@@ -179,7 +179,7 @@ class Engine:
 
     async def _drain(self) -> bool:
         """Wait for running work until the deadline, which may come nearer; tell if all ended."""
-        drained = False
+        drained = not any(lane.runs for lane in self._lanes)
         while not drained:
             hurried = asyncio.create_task(self._is_hurried.wait())
             draining = asyncio.create_task(self._wait_until_none())

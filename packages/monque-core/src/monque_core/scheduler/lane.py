@@ -69,7 +69,7 @@ class Lane(Generic[W, C]):
 
     def is_waiting(self) -> bool:
         """Tell whether a slot of the instance would be used here if there were one."""
-        names = {*self._backlog.names, *self.wakeups.expected_names}
+        names = {*self._backlog.names, *self.dispatcher.claimable()}
         return any(self._slots.own_free(name) for name in names)
 
     def poke(self) -> None:
@@ -84,7 +84,8 @@ class Lane(Generic[W, C]):
         """Tell whether nothing is due or running; if something is due, look at it now."""
         dispatcher = self.dispatcher
         await self.runs.wait_until_none()
-        names, claims_before = self.source.workers.names, dispatcher.claims
+        names = [name for name in self.source.workers.names if not dispatcher.is_paused(name)]
+        claims_before = dispatcher.claims
         due = bool(names) and await self.source.queue.has_due(names, now)
         is_quiet = not self.runs and not dispatcher.is_claiming
         if due and not dispatcher.is_claiming:

@@ -68,11 +68,6 @@ class Wakeups:
         return self._due.get(name, 0)
 
     @property
-    def expected_names(self) -> Iterable[str]:
-        """Give the names of which work is thought to be due."""
-        return self._due
-
-    @property
     def is_expecting(self) -> bool:
         """Tell whether any job is thought to be due."""
         return bool(self._due)

@@ -73,12 +73,17 @@ class EventStream:
 
     async def close(self) -> None:
         """Stop watching; a server that does not answer is not waited for."""
+        task = asyncio.current_task()
+        cancellations = 0 if task is None else task.cancelling()
         reading, self._reading = self._reading, None
         if reading is not None:
             await self._let_end(reading)
         with contextlib.suppress(PyMongoError, TimeoutError):
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 await self._reader.close(self._native)
+        if task is not None and task.cancelling() > cancellations:
+            # It was put off until the stream was closed, but not forgotten.
+            raise asyncio.CancelledError
 
     async def _let_end(self, reading: asyncio.Future[Any]) -> None:
         """Wait for a reply that is due soon, however often we are cancelled, but not for ever.

@@ -31,7 +31,7 @@ _COLLATION: Final = {"locale": "simple"}
 _DUPLICATE_KEY_ATTEMPTS: Final = 3
 # Locks, conflicts, interruptions, time limits, dropped plans and cursors, a full disk.
 _PASSING_CODES: Final = frozenset(
-    {24, 43, 46, 50, 112, 136, 175, 202, 225, 237, 246, 262, 11601, 14031}
+    {24, 43, 46, 50, 64, 112, 136, 175, 202, 225, 237, 246, 262, 11601, 14031}
 )
 # The records' own validation, the service's quota: no document is to blame for them.
 _SYSTEMIC_CODES: Final = frozenset({121, 8000})
@@ -41,7 +41,9 @@ class TaskBrokenError(MonqueError):
     """A task cannot be planned, whatever the document."""
 
     def __init__(self, task: str, error: Exception) -> None:
-        super().__init__(f"the reactive task {task!r} cannot be planned at all: {error}")
+        details = getattr(error, "details", None) or {}
+        reason = details.get("errmsg") or error
+        super().__init__(f"the reactive task {task!r} cannot be planned at all: {reason}")
         self.task = task
 
 
@@ -192,11 +194,12 @@ class Planning:
 
     def _touched(self, ids: Sequence[Any], deleted_ids: Sequence[Any]) -> list[_Touched]:
         """Take each id once; not all are hashable, and Python takes 1 and True for equal."""
-        touched = {self._key(id): _Touched(id, is_deleted=False) for id in ids}
-        touched |= {self._key(id): _Touched(id, is_deleted=True) for id in deleted_ids}
+        touched = {self.key(id): _Touched(id, is_deleted=False) for id in ids}
+        touched |= {self.key(id): _Touched(id, is_deleted=True) for id in deleted_ids}
         return list(touched.values())
 
-    def _key(self, id: Any) -> bytes:
+    def key(self, id: Any) -> bytes:
+        """Tell ids apart as MongoDB does; not all of them are hashable."""
         return bson.encode({"": id}, codec_options=self._handle.codec)
 
 

@@ -10,6 +10,7 @@ from pymongo import ReadPreference
 from pymongo.errors import OperationFailure
 from pymongo.read_concern import ReadConcern
 
+from monque_core.errors import MonqueError
 from monque_core.store.streams import EventStream, await_seconds, opened
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _PASSING: Final = frozenset(
 )
 
 
-class HistoryLostError(Exception):
+class HistoryLostError(MonqueError):
     """What happened since the resume token cannot be had any more."""
 
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.collection import Collection as BlockingCollection
+from pymongo.errors import OperationFailure
 
 from monque_core.durations import to_timedelta
 from monque_core.store.tasks.documents import records_name
 from monque_core.store.tasks.indexes import task_indexes
 from monque_core.store.tasks.ledger import TaskLedger
 from monque_core.store.tasks.listing import TaskListing
-from monque_core.store.tasks.planning import Planning
+from monque_core.store.tasks.planning import Planning, TaskBrokenError
 from monque_core.store.tasks.progress import Progress
 from monque_core.store.tasks.queue import TaskQueue
 from monque_core.store.tasks.sources import Sources
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from monque_core.options import Options
     from monque_core.store.handle import Collection, Handle
     from monque_core.store.leases import Leases
-    from monque_core.tasks.definition import Definition
+    from monque_core.tasks.definition import Declaration, Definition
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +71,17 @@ class TaskStore:
             f"not {type(collection).__module__}.{type(collection).__qualname__}"
         )
 
-    async def prepare(self, database: str, collection: str) -> None:
-        """Create the indexes of the records of a source collection."""
-        if not self._options.skip_index_creation:
-            records = self._handle.collection(records_name(collection), database)
+    async def prepare(self, declaration: Declaration) -> None:
+        """Create the indexes of a task's records; raise `TaskBrokenError` if they cannot be."""
+        if self._options.skip_index_creation:
+            return
+        records = self._handle.collection(
+            records_name(declaration.collection), declaration.database
+        )
+        try:
             await records.create_indexes(task_indexes())
+        except OperationFailure as error:
+            raise TaskBrokenError(declaration.name, error) from error
 
     def records(
         self, database: str, collection: str, definitions: Mapping[str, Definition]
