@@ -32,9 +32,7 @@ async def fill(monque: Monque, db: Db) -> None:
             raise OSError("no (paper)")
 
     note_runs(monque, "returns", name="return")
-    await db.orders.insert_many(
-        [{"_id": i, **({"fails": True} if i == 3 else {})} for i in range(4)]
-    )
+    await db.orders.insert_many([{"_id": i, "fails": i == 3} for i in range(4)])
     await db.returns.insert_one({"_id": 0})
     await settle(monque)
 
