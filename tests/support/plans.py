@@ -80,18 +80,19 @@ class Plan:
 
 
 class Plans:
-    """Explains every command on the jobs collection at the moment it is sent.
+    """Explains every command on a collection at the moment it is sent.
 
     So the plan is that of the very command, on the very data it will meet.
     """
 
-    def __init__(self, db: Database[dict[str, Any]]) -> None:
+    def __init__(self, db: Database[dict[str, Any]], collection_name: str = _JOBS) -> None:
         self._db = db
+        self._collection_name = collection_name
         self.made: list[Plan] = []
 
     def explain(self, name: str, command: Mapping[str, Any]) -> None:
         """Be told of a command that is about to be sent."""
-        if name in _EXPLAINED and command[name] == _JOBS:
+        if name in _EXPLAINED and command[name] == self._collection_name:
             self.made += [self._plan(single) for single in _singles(name, command)]
 
     def _plan(self, command: dict[str, Any]) -> Plan:
