@@ -48,8 +48,9 @@ if TYPE_CHECKING:
 async def test_an_option_that_cannot_be_meant(
     monque: Monque, options: dict[str, Any], message: str
 ) -> None:
+    given: Any = {"name": "invoice", **options}
     with pytest.raises(ValueError, match=message):
-        monque.reactive("orders", **{"name": "invoice", **options})
+        monque.reactive("orders", **given)
 
 
 @pytest.mark.parametrize("collection", ["", "a$b", "system.users", ".a", "a..b", "x" * 250])

@@ -29,7 +29,8 @@ def fail_always(monque: Monque, **options: Any) -> Tally[int]:
         attempts.add(task.attempts)
         raise OSError(f"attempt {task.attempts}")
 
-    monque.reactive("orders", fail, **{"name": "invoice", "debounce": 0, **options})
+    given: Any = {"name": "invoice", "debounce": 0, **options}
+    monque.reactive("orders", fail, **given)
     return attempts
 
 

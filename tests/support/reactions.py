@@ -21,7 +21,8 @@ def note_runs(monque: Monque, collection: object = "orders", **options: Any) -> 
     async def note(task: ReactiveTask) -> None:
         ran.add((task.source_id, task.values))
 
-    monque.reactive(collection, note, **{"name": "invoice", "debounce": 0, **options})
+    given: Any = {"name": "invoice", "debounce": 0, **options}
+    monque.reactive(collection, note, **given)
     return ran
 
 
