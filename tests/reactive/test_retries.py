@@ -61,7 +61,7 @@ async def test_each_failure_stores_when_the_next_run_is(
             assert record.next_run_at == clock.now() + timedelta(seconds=delay)
             assert record.last_error == f"OSError: attempt {count}"
             assert record.due_at == record.first_error_at == began_at
-            clock.set(record.next_run_at)
+            clock.advance(delay)
             await settle(monque)
         record = await record_of(monque)
     assert attempts == [1, 2, 3, 4, 5]
