@@ -53,6 +53,8 @@ def test_they_are_those_of_the_specification() -> None:
         "ShutdownTimeoutError",
         "OwnershipLostError",
         "AggregationTimeoutError",
+        "LeadershipLostError",
+        "UnplannableError",
     }
 
 

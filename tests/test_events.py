@@ -20,6 +20,13 @@ PAYLOADS: dict[type[Any], tuple[str, ...]] = {
     events.JobsChanged: ("count",),
     events.StaleRecovered: ("count",),
     events.ChangeStreamChanged: ("error", "reason"),
+    events.TaskStarted: ("task",),
+    events.TaskCompleted: ("task", "duration"),
+    events.TaskFailed: ("task", "error", "will_retry"),
+    events.TaskErrored: ("error", "task"),
+    events.TaskSkipped: ("task", "duration"),
+    events.LeaderChanged: ("instance_id", "term"),
+    events.Reconciliation: ("task_name", "reason", "documents"),
 }
 
 
@@ -51,6 +58,15 @@ def test_the_names_of_the_events() -> None:
         "changestream:closed",
         "changestream:error",
         "changestream:fallback",
+        "task:start",
+        "task:complete",
+        "task:fail",
+        "task:error",
+        "task:skipped",
+        "leader:acquired",
+        "leader:lost",
+        "reconcile:start",
+        "reconcile:complete",
     }
 
 

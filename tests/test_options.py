@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monque_core import Clock, JobRetention, MonqueOptions, ServerClock
+from monque_core import Clock, JobRetention, MonqueOptions, ReactiveOptions, ServerClock
 from monque_core.options import Options
 
 quick = settings(derandomize=True, deadline=None, max_examples=100)
@@ -34,6 +35,7 @@ DEFAULTS = {
     "skip_index_creation": False,
     "max_payload_size": None,
     "stats_cache_ttl": timedelta(seconds=5),
+    "reactive_options": ReactiveOptions(),
 }
 MADE_PER_INSTANCE = {"scheduler_instance_id", "clock"}
 DURATIONS = [name for name, value in DEFAULTS.items() if isinstance(value, timedelta)]
@@ -76,6 +78,7 @@ class TestValues:
             ("job_retention", JobRetention(completed=60)),
             ("skip_index_creation", True),
             ("max_payload_size", 1),
+            ("reactive_options", ReactiveOptions(flush_size=10)),
             ("clock", ServerClock()),
         ],
     )
@@ -164,6 +167,11 @@ class TestRefusal:
                 [60, {"completed": 60}, "1h", JobRetention],
                 "None or JobRetention(completed=…, failed=…, cancelled=…)",
             ),
+            (
+                "reactive_options",
+                [None, 60, {"flush_size": 10}, ReactiveOptions],
+                "ReactiveOptions(visibility_timeout=…, leader_lease=…, …)",
+            ),
             ("clock", [None, 5, "now", datetime], "an object whose now() gives an aware datetime"),
         ],
     )
@@ -218,6 +226,32 @@ class TestRefusal:
             ValueError, match=r"^option job_retention\.interval=0 is not allowed: .* at least 0:00"
         ):
             JobRetention(interval=0)
+
+
+class TestReactiveOptions:
+    def test_have_the_defaults_of_the_specification(self) -> None:
+        pace = ReactiveOptions()
+        assert pace.visibility_timeout == timedelta(seconds=60)
+        assert pace.leader_lease == timedelta(seconds=30)
+        assert (pace.flush_size, pace.flush_interval) == (1000, timedelta(milliseconds=500))
+        assert pace.cleanup_interval == timedelta(hours=1)
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("visibility_timeout", 0.1),
+            ("leader_lease", 0),
+            ("flush_size", 0),
+            ("flush_size", 1.5),
+            ("flush_interval", -1),
+            ("cleanup_interval", "1h"),
+        ],
+    )
+    def test_are_checked_as_soon_as_they_are_given(self, name: str, value: Any) -> None:
+        with pytest.raises(
+            ValueError, match=rf"^option reactive_options\.{name}=.* is not allowed"
+        ):
+            ReactiveOptions(**{name: value})
 
 
 class TestUnknownOption:
