@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from monque_core.durations import to_timedelta
 from monque_core.errors import OwnershipLostError
 from monque_core.jobs.outcome import failure_reason
 from monque_core.reactive.run import BaseRun, NoLongerMatches, ReactiveTask, SyncReactiveTask
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 
 _SHORTEST_GAP = timedelta(milliseconds=200)
 _LONGEST_GAP = timedelta(seconds=10)
-_RENEWALS_PER_TIMEOUT = 5
 
 
 class TaskSource(Source[TaskRecord, TaskCandidate]):
@@ -64,8 +62,7 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
         self.queue = records.queue
         self.workers = workers
         self.polling = AdaptivePolling(_SHORTEST_GAP, _LONGEST_GAP)
-        timeout = to_timedelta(options.reactive_options.visibility_timeout)
-        self.renewal_interval = timeout / _RENEWALS_PER_TIMEOUT
+        self.renewal_interval = records.renewal_interval
         self.pause: Callable[[str, datetime], None] = _not_at_work
         """Start no run of a task before a time; the lane sets it."""
         self._records = records

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from monque_core.tasks.definition import Definition
 
 _CANDIDATE_FIELDS = {"task": 1, "status": 1, "attempts": 1}
-_RENEWALS_PER_LOCK = 5
 
 
 @dataclass(slots=True)
@@ -155,7 +154,7 @@ class TaskQueue:
     @property
     def _statuses(self) -> tuple[str, ...]:
         """Give what may be claimed: no lock that MongoDB itself may have kept from renewal."""
-        renewal = self._claimant.visibility.total_seconds() / _RENEWALS_PER_LOCK
+        renewal = self._claimant.renewal_interval.total_seconds()
         return ACTIVE if self._contact.could_hear(renewal) else WAITING
 
     def _first_due(self, name: str, limit: int, now: datetime) -> list[Document]:

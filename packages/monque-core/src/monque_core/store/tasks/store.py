@@ -24,6 +24,7 @@ from monque_core.store.tasks.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import timedelta
 
     from monque_core.options import Options
     from monque_core.store.handle import Collection, Handle
@@ -37,6 +38,8 @@ class Records:
 
     queue: TaskQueue
     ledger: TaskLedger
+    renewal_interval: timedelta
+    """How often claims on them are renewed."""
 
 
 class TaskStore:
@@ -95,4 +98,5 @@ class TaskStore:
         return Records(
             TaskQueue(records, claimant, definitions, self._handle.contact),
             TaskLedger(records, claimant, definitions),
+            claimant.renewal_interval,
         )

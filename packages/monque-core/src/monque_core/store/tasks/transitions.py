@@ -53,6 +53,7 @@ DUE_ORDER: Final = [("nextRunAt", 1)]
 ACTIVE: Final = TaskStatus.ACTIVE
 WAITING: Final = (TaskStatus.PENDING,)
 _LONGEST_ENTRY_ERROR: Final = 500
+_RENEWALS_PER_LOCK: Final = 5
 DIED: Final = "the process running it died or stalled"
 """How the last error begins of a record that was given up because no run of it ended."""
 _IS_DIRTY: Final = has_status(TaskStatus.PROCESSING_DIRTY)
@@ -65,6 +66,11 @@ class Claimant:
 
     instance_id: str
     visibility: timedelta
+
+    @property
+    def renewal_interval(self) -> timedelta:
+        """Tell how often a claim is renewed."""
+        return self.visibility / _RENEWALS_PER_LOCK
 
 
 def due(now: datetime, statuses: Sequence[str] = ACTIVE) -> Document:
