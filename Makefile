@@ -10,12 +10,13 @@ RUN := $(VENV)/bin/python -m
 MANIFESTS := pyproject.toml $(wildcard packages/*/pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo example test lint types bench clean
+.PHONY: help demo example test faults lint types bench clean
 
 help:
 	@echo "make demo    watch jobs flow through a MongoDB of your own, for about 20 seconds"
 	@echo "make example NAME=script   run one of examples/"
 	@echo "make test    run the tests; ARGS='tests/local -x' is handed to pytest"
+	@echo "make faults  try to break it for half an hour; ARGS='--seed 7 --seconds 60 campaign'"
 	@echo "make lint    check style, format and the direction of imports"
 	@echo "make types   check types with mypy and basedpyright"
 	@echo "make bench   measure throughput and latency"
@@ -33,6 +34,9 @@ example: $(VENV)/.dev
 
 test: $(VENV)/.dev
 	$(RUN) pytest -n $(TEST_WORKERS) --dist worksteal $(ARGS)
+
+faults: $(VENV)/.dev
+	$(RUN) tests.faults.run $(ARGS)
 
 lint: $(VENV)/.dev
 	$(RUN) ruff check

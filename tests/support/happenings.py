@@ -33,6 +33,12 @@ class Happenings:
         """Give the names of the events in order."""
         return [name for name, _ in self.all]
 
+    @property
+    def follows_changes(self) -> bool:
+        """Tell whether the last that was told of the change stream is that it is connected."""
+        told = [name for name in self.names if name.startswith("changestream:")]
+        return told[-1:] == ["changestream:connected"]
+
     async def reach(self, name: str, count: int = 1, seconds: float = 20) -> list[Any]:
         """Wait until an event has come so often, and give its payloads."""
         await self.all.wait_until(lambda: len(self.of(name)) >= count, seconds)

@@ -1,0 +1,179 @@
+"""What all processes wrote down, put together again."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from tests.faults.lab.lives import Life
+
+SECOND = 1_000_000_000
+"""Times are nanoseconds since 1970, by the one clock of this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One line of one process."""
+
+    process: str
+    at: int
+    what: str
+    details: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Run:
+    """A call of a handler."""
+
+    process: str
+    job: str
+    token: str
+    name: str
+    started: int
+    ended: float = math.inf
+    how: str = "never ended"
+
+
+@dataclass(slots=True)
+class Operation:
+    """Something a producer asked for, and what it was told."""
+
+    process: str
+    id: str
+    action: str
+    details: dict[str, Any]
+    asked: int
+    told: float = math.inf
+    answer: str = "none"
+    """`told`, `refused`, `unsure`, or `none` where the process ended before."""
+    jobs: list[str] = field(default_factory=list)
+    deduplicated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Harm that was done on purpose, or that a process noticed."""
+
+    kind: str
+    target: str
+    """The name of a process; `*` for what hits all of them."""
+    began: int
+    ended: float
+
+    def hits(self, process: str, since: float, until: float) -> bool:
+        """Tell whether this may have kept a process from its work in that time."""
+        return self.target in (process, "*") and self.began <= until and self.ended >= since
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A worker or producer, from its start to its end."""
+
+    name: str
+    instance: str
+    limits: dict[str, int]
+    instance_limit: int | None
+
+
+@dataclass(slots=True)
+class History:
+    """Everything that is known of a campaign."""
+
+    notes: Sequence[Note]
+    lives: dict[str, Life]
+    """What MongoDB says became of each job, by id."""
+    heartbeat: int
+    retention: dict[str, float] | None = None
+    """After how many seconds finished jobs are deleted, by status."""
+    runs: list[Run] = field(init=False)
+    operations: list[Operation] = field(init=False)
+    faults: list[Fault] = field(init=False)
+    processes: dict[str, Process] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.notes = sorted(self.notes, key=lambda note: note.at)
+        self.processes = {note.process: _process(note) for note in self.of("up")}
+        self.runs = list(self._put_runs_together())
+        self.operations = list(self._put_operations_together())
+        self.faults = [_fault(note) for note in self.of("fault")]
+
+    @property
+    def ended(self) -> int:
+        """Tell when the last thing happened."""
+        return self.notes[-1].at
+
+    def of(self, what: str) -> Iterator[Note]:
+        """Give the lines of one kind."""
+        return (note for note in self.notes if note.what == what)
+
+    def runs_by_job(self) -> dict[str, list[Run]]:
+        """Give the runs of each job in the order they began."""
+        by_job: defaultdict[str, list[Run]] = defaultdict(list)
+        for run in self.runs:
+            by_job[run.job].append(run)
+        return by_job
+
+    def _put_runs_together(self) -> Iterator[Run]:
+        under_way: dict[tuple[str, str, str], Run] = {}
+        for note in self.notes:
+            if note.what == "run":
+                details = note.details
+                run = Run(note.process, details["job"], details["token"], details["name"], note.at)
+                under_way[run.process, run.job, run.token] = run
+                yield run
+            elif note.what == "ran":
+                run = under_way[note.process, note.details["job"], note.details["token"]]
+                run.ended, run.how = note.at, note.details["how"]
+            elif note.what == "gone":
+                # What a process does ends with it.
+                for run in under_way.values():
+                    if run.process == note.details["process"] and run.ended == math.inf:
+                        run.ended = note.at
+
+    def _put_operations_together(self) -> Iterator[Operation]:
+        waiting: dict[str, Operation] = {}
+        for note in self.notes:
+            if note.what == "asks":
+                details = dict(note.details)
+                operation = Operation(
+                    note.process, details.pop("op"), details.pop("action"), details, note.at
+                )
+                waiting[operation.id] = operation
+                yield operation
+            elif note.what in ("told", "refused", "unsure"):
+                operation = waiting[note.details["op"]]
+                operation.told, operation.answer = note.at, note.what
+                operation.jobs = note.details.get("jobs", [])
+                operation.deduplicated = note.details.get("deduplicated", False)
+
+
+def read_notes(folder: Path) -> list[Note]:
+    """Read the files of all processes, each named for its process."""
+    return [note for path in sorted(folder.glob("*.jsonl")) for note in _notes_in(path)]
+
+
+def _notes_in(path: Path) -> Iterable[Note]:
+    for line in path.read_text(encoding="utf-8").splitlines():
+        details = json.loads(line)
+        yield Note(path.stem, details.pop("at"), details.pop("what"), details)
+
+
+def _process(note: Note) -> Process:
+    details = note.details
+    return Process(note.process, details["instance"], details["limits"], details["instance_limit"])
+
+
+def _fault(note: Note) -> Fault:
+    """Read a fault, which is written down when it is over, or by a process that dies of it."""
+    details = note.details
+    ended = math.inf if details.get("for_ever") else note.at
+    return Fault(
+        details["kind"], details.get("target", note.process), details.get("began", note.at), ended
+    )

@@ -1,0 +1,196 @@
+"""A worker process to be mistreated: `python -m tests.faults.lab.worker <settings as JSON>`.
+
+It writes down what happens, and ends with its standard input, so that it outlives nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pymongo import AsyncMongoClient, MongoClient
+
+from monque_core import JobRetention, Monque
+from tests.faults.lab.recorder import Recorder, true_time
+from tests.faults.lab.sabotage import SABOTAGE
+from tests.faults.lab.workload import INSTANCE_LIMIT, LIMITS, Workload
+from tests.support.leftovers import Leftovers
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+_TICK = 0.1
+PATIENCE: dict[str, Any] = {"serverSelectionTimeoutMS": 3000, "connectTimeoutMS": 3000}
+
+
+class Complaints(logging.Handler):
+    """What asyncio complains of, which is a fault of ours."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(logging.ERROR)
+        self._recorder = recorder
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a complaint down."""
+        error = record.exc_info[1] if record.exc_info else None
+        self._recorder.note("complaint", text=f"{record.getMessage()} {error!r}")
+
+
+def listen(monque: Monque, recorder: Recorder) -> None:
+    """Write down what an instance announces."""
+
+    def outcome(what: str) -> Any:
+        def note(event: Any) -> None:
+            job = event.job
+            recorder.note(
+                what, job=str(job.id), token=str(job.claim_token), name=job.name, status=job.status
+            )
+
+        return note
+
+    def error(event: Any) -> None:
+        recorder.note("error", kind=type(event.error).__name__, text=str(event.error)[:500])
+
+    monque.on("job:complete", outcome("completed"))
+    monque.on("job:fail", outcome("failed"))
+    monque.on("job:error", error)
+    monque.on("stale:recovered", lambda event: recorder.note("recovered", count=event.count))
+
+
+def turn_clock(seconds: float) -> None:
+    """Make this process's wall clock wrong."""
+    right_ns, right = time.time_ns, time.time
+    time.time_ns = lambda: right_ns() + int(seconds * 1e9)
+    time.time = lambda: right() + seconds
+
+
+def end_with_standard_input() -> None:
+    """End at once when whoever started this process has ended."""
+
+    def wait() -> None:
+        sys.stdin.read()
+        os._exit(9)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def watch_for_starvation(recorder: Recorder, longest: float) -> None:
+    """Write down when this process had no processor for a while, which is a fault, too."""
+
+    def tick() -> None:
+        while True:
+            began = true_time()
+            time.sleep(_TICK)
+            late = (true_time() - began) / 1e9 - _TICK
+            if late > longest:
+                recorder.note("fault", kind="starved", began=began)
+
+    threading.Thread(target=tick, daemon=True).start()
+
+
+async def watch_vitals(recorder: Recorder) -> None:
+    """Write down every second what this process takes up."""
+    descriptors = Path("/proc/self/fd")
+    while True:
+        await asyncio.sleep(1)
+        resident_pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+        recorder.note(
+            "vitals",
+            memory=resident_pages * os.sysconf("SC_PAGE_SIZE"),
+            threads=threading.active_count(),
+            tasks=len(asyncio.all_tasks()),
+            connections=sum(_is_socket(entry) for entry in descriptors.iterdir()),
+        )
+
+
+def _is_socket(entry: Path) -> bool:
+    try:
+        return str(entry.readlink()).startswith("socket:")
+    except OSError:
+        return False
+
+
+async def watch_the_loop(recorder: Recorder, longest: float) -> None:
+    """Write down when the event loop had no turn for a while."""
+    while True:
+        began = true_time()
+        await asyncio.sleep(_TICK)
+        late = (true_time() - began) / 1e9 - _TICK
+        if late > longest:
+            recorder.note("fault", kind="starved", began=began)
+
+
+@asynccontextmanager
+async def connected(settings: dict[str, Any]) -> AsyncIterator[Any]:
+    """Give the database by the kind of handle that the settings name."""
+    if settings["handle"] == "blocking":
+        blocking = MongoClient[dict[str, Any]](settings["uri"], **PATIENCE)
+        try:
+            yield blocking[settings["database"]]
+        finally:
+            await asyncio.to_thread(blocking.close)
+    else:
+        async with AsyncMongoClient[dict[str, Any]](settings["uri"], **PATIENCE) as client:
+            yield client[settings["database"]]
+
+
+async def work(settings: dict[str, Any], recorder: Recorder) -> None:
+    """Run an instance until this process is told to stop."""
+    heartbeat = settings["options"]["heartbeat_interval"]
+    watching = [
+        asyncio.create_task(watch_the_loop(recorder, heartbeat / 2)),
+        asyncio.create_task(watch_vitals(recorder)),
+    ]
+    async with connected(settings) as db:
+        leftovers = Leftovers()
+        monque = Monque(db, **_options(settings["options"]))
+        Workload(recorder, heartbeat).register(monque)
+        listen(monque, recorder)
+        recorder.note(
+            "up",
+            instance=monque.scheduler_instance_id,
+            limits=LIMITS,
+            instance_limit=INSTANCE_LIMIT,
+            pid=os.getpid(),
+        )
+        try:
+            await monque.run()
+        finally:
+            threads = [thread.name for thread in leftovers.threads]
+            recorder.note("down", tasks=[repr(task) for task in leftovers.tasks], threads=threads)
+    for task in watching:
+        task.cancel()
+
+
+def _options(options: dict[str, Any]) -> Any:
+    """Read options that came as JSON."""
+    retention = options.get("job_retention")
+    return options | {"job_retention": retention and JobRetention(**retention)}
+
+
+def main(settings: dict[str, Any]) -> None:
+    """Work as the settings say."""
+    recorder = Recorder(Path(settings["record"]))
+    # Until the instance takes over: told to stop before, this process has nothing to finish.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    for name in ("asyncio", "monque"):
+        logging.getLogger(name).addHandler(Complaints(recorder))
+    turn_clock(settings["clock_ahead"])
+    end_with_standard_input()
+    watch_for_starvation(recorder, settings["options"]["heartbeat_interval"] / 2)
+    if settings["sabotage"]:
+        SABOTAGE[settings["sabotage"]]()
+    asyncio.run(work(settings, recorder))
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,53 @@
+"""The checker on monque broken on purpose: real processes, a real MongoDB, and it must not pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from tests.faults.lab.experiments import sabotaged
+from tests.faults.lab.sabotage import SABOTAGE
+
+if TYPE_CHECKING:
+    from monque_core import LocalMongo
+
+
+class Case(NamedTuple):
+    """Under which faults a flaw shows, and which rule has to see it."""
+
+    rule: str
+    kinds: tuple[str, ...] = ("garbage",)
+    seconds: float = 1.5
+    shutdown_timeout: float = 3
+
+
+CASES = {
+    "no fencing": Case("outcomes_are_those_of_the_run_that_owns_the_claim", ("freeze",)),
+    "lost settle": Case("what_is_announced_is_written"),
+    "double claim": Case("only_silent_claims_are_taken_over"),
+    "lost enqueue": Case("what_was_acknowledged_is_stored"),
+    "stored twice": Case("an_operation_stores_its_jobs_once"),
+    "keys ignored": Case("unique_keys_are_active_once"),
+    "limits ignored": Case("limits_hold"),
+    "eager recovery": Case("only_silent_claims_are_taken_over"),
+    "no recovery": Case("everything_due_has_run", ("kill",)),
+    "claimed early": Case("nothing_is_claimed_early", seconds=3),
+    "settled before running": Case("outcomes_are_those_of_the_run_that_owns_the_claim"),
+    "forgotten at stop": Case("a_clean_stop_leaves_no_claims", ("stop",), shutdown_timeout=0.2),
+}
+
+
+@pytest.mark.parametrize("sabotage", SABOTAGE)
+async def test_a_broken_monque_is_found_out(mongo: LocalMongo, sabotage: str) -> None:
+    case = CASES[sabotage]
+    report = await sabotaged(
+        mongo, sabotage, case.kinds, case.seconds, shutdown_timeout=case.shutdown_timeout
+    )
+    assert case.rule in {violation.rule for violation in report.violations}, report
+    report.forget()
+
+
+async def test_the_same_campaign_finds_nothing_in_monque_as_it_is(mongo: LocalMongo) -> None:
+    report = await sabotaged(mongo, None, ("freeze", "stop", "garbage"))
+    assert not report.violations, report

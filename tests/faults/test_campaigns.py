@@ -1,0 +1,69 @@
+"""The fault campaigns in their short form; `make faults` runs the long one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from monque_core import LocalMongo
+from tests.faults.lab import experiments
+from tests.faults.lab.vitals import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.faults.lab.lab import Report
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def replicas() -> Iterator[LocalMongo]:
+    with LocalMongo(replicas=3) as mongo:
+        yield mongo
+
+
+def taken_over(report: Report) -> int:
+    """Count the claims that were lost."""
+    return sum(report.summary["claims taken over"].values())
+
+
+async def test_nothing_is_lost_though_everything_breaks_at_once(replicas: LocalMongo) -> None:
+    report = await experiments.campaign(replicas, seed=1, seconds=12)
+    assert not report.violations, report
+    assert report.summary["runs"] >= report.summary["jobs"] / 2 > 0
+
+
+async def test_a_worker_may_stop_in_the_middle_of_every_fault(replicas: LocalMongo) -> None:
+    report = await experiments.each_in_turn(replicas, seed=2)
+    assert not report.violations, report
+    assert {"kill", "freeze", "cut", "half-open", "all down", "poison"} <= set(
+        report.summary["faults"]
+    )
+
+
+async def test_a_full_queue_is_drained_though_workers_are_killed(mongo: LocalMongo) -> None:
+    report = await experiments.drain(mongo, seed=3, jobs=4000, kill_every=0.5, job_seconds=0.02)
+    assert not report.violations, report
+    assert report.summary["faults"]["kill"] > 0
+    assert report.summary["jobs"] == 4000
+    # Only what a killed process had in its hands has run a second time.
+    assert report.summary["runs"] <= 4000 + taken_over(report)
+
+
+async def test_a_rolling_restart_fails_no_enqueue_and_loses_no_claim(mongo: LocalMongo) -> None:
+    report = await experiments.rolling_restart(mongo, seed=4)
+    assert not report.violations, report
+    assert report.summary["unanswered"] == 0
+    assert taken_over(report) == 0
+    assert report.summary["faults"] == {"stop": 3 + 3 + 2}
+
+
+async def test_finished_jobs_are_deleted_under_load_and_nothing_else(mongo: LocalMongo) -> None:
+    report = await experiments.soak(mongo, seed=5, seconds=8, rate=60, keep=2)
+    assert not report.violations, report
+    deleted = [life for life in report.history.lives.values() if life.last is None]
+    assert len(deleted) > 50
+    vitals = next(report.history.of("vitals"))
+    assert all(vitals.details[kind] > 0 for kind in KINDS)
