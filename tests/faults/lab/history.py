@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 SECOND = 1_000_000_000
 """Times are nanoseconds since 1970, by the one clock of this machine."""
+MILLISECONDS = 5_000_000
+"""What the server's time in whole milliseconds may differ from that of a process."""
+CLOCK_READING = SECOND
+"""How far off a process on a busy machine may read the server's clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,10 @@ class History:
     def of(self, what: str) -> Iterator[Note]:
         """Give the lines of one kind."""
         return (note for note in self.notes if note.what == what)
+
+    def jobs(self) -> Iterator[Life]:
+        """Give what became of the jobs, foreign documents left out."""
+        return (life for life in self.lives.values() if not life.is_foreign)
 
     def runs_by_job(self) -> dict[str, list[Run]]:
         """Give the runs of each job in the order they began."""

@@ -140,6 +140,12 @@ def in_order(lives: Iterable[Life]) -> list[tuple[Life, Step]]:
     return steps
 
 
+def told(life: Life, step: Step) -> str:
+    """Put a write into words."""
+    before, after = step.statuses
+    return f"{life.name} {life.id} ({before} → {after})"
+
+
 def _step(event: dict[str, Any], order: int, life: Life) -> Step:
     before = life.steps[-1].after if life.steps else None
     match event["operationType"]:

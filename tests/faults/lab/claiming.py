@@ -1,0 +1,119 @@
+"""Promises about who runs a job, when, and how many at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from tests.faults.lab.history import CLOCK_READING, MILLISECONDS, SECOND
+from tests.faults.lab.lives import nanoseconds, told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.faults.lab.history import Fault, History, Run
+
+STALE_AFTER_HEARTBEATS = 3
+
+
+def every_run_has_a_claim_of_its_own(history: History) -> Iterator[str]:
+    """A handler runs once per claim, after it, in the instance that made it."""
+    claims = {
+        (life.id, step.token_after): step
+        for life in history.lives.values()
+        for step in life.steps
+        if step.is_claim
+    }
+    seen = Counter((run.job, run.token) for run in history.runs)
+    for (job, token), count in seen.items():
+        if count > 1:
+            yield f"job {job} ran {count} times under its claim {token}"
+    for run in history.runs:
+        claim = claims.get((run.job, run.token))
+        if claim is None:
+            yield f"{run.process} ran job {run.job} without a claim"
+            continue
+        assert claim.after is not None
+        if claim.after.get("claimedBy") != history.processes[run.process].instance:
+            yield f"{run.process} ran job {run.job}, which {claim.after.get('claimedBy')} claimed"
+        if run.started < claim.at - MILLISECONDS:
+            yield f"{run.process} ran job {run.job} before it was claimed"
+
+
+def nothing_is_claimed_early(history: History) -> Iterator[str]:
+    """A job is claimed when it is due, by the server's clock, and only from the queue."""
+    for life in history.jobs():
+        for step in life.steps:
+            if not step.is_claim:
+                continue
+            assert step.before is not None
+            early = nanoseconds(step.before["nextRunAt"]) - step.at
+            if early > CLOCK_READING:
+                yield f"{told(life, step)} was claimed {early / SECOND:.1f} s before it was due"
+
+
+def only_silent_claims_are_taken_over(history: History) -> Iterator[str]:
+    """A claim is taken from its owner only when its heartbeats have failed to come."""
+    for life in history.jobs():
+        for step in life.steps:
+            if not step.is_taking_over:
+                continue
+            assert step.before is not None
+            silence = step.at - nanoseconds(step.before["lastHeartbeat"])
+            patience = STALE_AFTER_HEARTBEATS * step.before["heartbeatInterval"] * 1_000_000
+            if silence < patience - CLOCK_READING:
+                yield f"{told(life, step)} was taken over after {silence / SECOND:.2f} s"
+
+
+def a_lost_claim_is_explained_by_a_fault(history: History) -> Iterator[str]:
+    """A second run is owed to a fault that hit the first one."""
+    owners = {process.instance: process.name for process in history.processes.values()}
+    for life in history.jobs():
+        for step in life.steps:
+            if not step.is_taking_over:
+                continue
+            assert step.before is not None
+            heard = nanoseconds(step.before["lastHeartbeat"])
+            owner = owners.get(step.before.get("claimedBy", ""), "")
+            since = heard - 2 * history.heartbeat
+            if not any(fault.hits(owner, since, step.at) for fault in history.faults):
+                yield f"{told(life, step)} was lost by {owner or 'nobody'}, and no fault hit it"
+
+
+def limits_hold(history: History) -> Iterator[str]:
+    """No more runs overlap than a worker and its instance allow."""
+    changes: list[tuple[float, int, Run]] = []
+    for run in history.runs:
+        changes += [(run.started, 1, run), (run.ended, -1, run)]
+    changes.sort(key=lambda change: change[:2])
+    by_name: Counter[tuple[str, str]] = Counter()
+    in_all: Counter[str] = Counter()
+    for _, change, run in changes:
+        by_name[run.process, run.name] += change
+        in_all[run.process] += change
+        process = history.processes[run.process]
+        if change > 0 and by_name[run.process, run.name] > process.limits[run.name]:
+            yield f"{run.process} runs {by_name[run.process, run.name]} of {run.name} at once"
+        limit = process.instance_limit
+        if change > 0 and limit is not None and in_all[run.process] > limit:
+            yield f"{run.process} runs {in_all[run.process]} jobs at once"
+
+
+def explained(history: History) -> Counter[str]:
+    """Count the second runs by the kind of fault that explains them."""
+    owners = {process.instance: process.name for process in history.processes.values()}
+    kinds: Counter[str] = Counter()
+    for life in history.jobs():
+        for step in life.steps:
+            if step.is_taking_over and step.before is not None:
+                owner = owners.get(step.before.get("claimedBy", ""), "")
+                since = nanoseconds(step.before["lastHeartbeat"]) - 2 * history.heartbeat
+                kinds.update({_kind(history.faults, owner, since, step.at)})
+    return kinds
+
+
+def _kind(faults: list[Fault], owner: str, since: int, until: int) -> str:
+    hits = [fault for fault in faults if fault.hits(owner, since, until)]
+    # Its own faults explain more than those of everybody.
+    hits.sort(key=lambda fault: (fault.kind == "starved", fault.target == "*"))
+    return hits[0].kind if hits else "nothing"
