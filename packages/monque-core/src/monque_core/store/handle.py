@@ -14,7 +14,7 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.client_session import ClientSession
 from pymongo.database import Database
-from pymongo.errors import ConnectionFailure, OperationFailure
+from pymongo.errors import ConnectionFailure, InvalidOperation, OperationFailure
 from pymongo.read_concern import ReadConcern
 
 from monque_core.errors import MonqueConnectionError
@@ -117,7 +117,7 @@ class Handle:
         asked_at = time.monotonic()
         try:
             result = await reply
-        except (ConnectionFailure, OperationFailure) as error:
+        except (ConnectionFailure, InvalidOperation, OperationFailure) as error:
             if not _is_outage(error):
                 raise
             self.contact.lost()
@@ -292,6 +292,9 @@ def _is_outage(error: PyMongoError) -> bool:
     """Tell whether MongoDB could not be reached, or the server is going away."""
     if isinstance(error, ConnectionFailure):
         return True
+    if isinstance(error, InvalidOperation):
+        # The application closed its client under us, which the driver tells by words alone.
+        return "after close" in str(error)
     details = getattr(error, "details", None) or {}
     reported = [details, *details.get("writeConcernErrors", [])]
     if concern := details.get("writeConcernError"):
