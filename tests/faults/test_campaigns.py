@@ -56,8 +56,9 @@ async def test_a_rolling_restart_fails_no_enqueue_and_loses_no_claim(mongo: Loca
     report = await experiments.rolling_restart(mongo, seed=4)
     assert not report.violations, report
     assert report.summary["unanswered"] == 0
-    assert taken_over(report) == 0
-    assert report.summary["faults"] == {"stop": 3 + 3 + 2}
+    # But to a machine with too much to do, which is written down as well.
+    assert set(report.summary["claims taken over"]) <= {"starved", "slow database"}
+    assert report.summary["faults"]["stop"] == 3 + 3 + 2
 
 
 async def test_finished_jobs_are_deleted_under_load_and_nothing_else(mongo: LocalMongo) -> None:

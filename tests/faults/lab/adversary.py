@@ -125,7 +125,7 @@ class Adversary:
         while True:
             began = true_time()
             try:
-                async with asyncio.timeout(self._heartbeat):
+                async with asyncio.timeout(self._heartbeat / 2):
                     await self._probe()
             except (PyMongoError, TimeoutError):
                 await self._wait_for_database()

@@ -147,7 +147,7 @@ async def work(settings: dict[str, Any], recorder: Recorder) -> None:
     """Run an instance until this process is told to stop."""
     heartbeat = settings["options"]["heartbeat_interval"]
     watching = [
-        asyncio.create_task(watch_the_loop(recorder, heartbeat / 2)),
+        asyncio.create_task(watch_the_loop(recorder, heartbeat / 4)),
         asyncio.create_task(watch_vitals(recorder)),
     ]
     async with connected(settings) as db:
@@ -186,7 +186,7 @@ def main(settings: dict[str, Any]) -> None:
         logging.getLogger(name).addHandler(Complaints(recorder))
     turn_clock(settings["clock_ahead"])
     end_with_standard_input()
-    watch_for_starvation(recorder, settings["options"]["heartbeat_interval"] / 2)
+    watch_for_starvation(recorder, settings["options"]["heartbeat_interval"] / 4)
     if settings["sabotage"]:
         SABOTAGE[settings["sabotage"]]()
     asyncio.run(work(settings, recorder))
