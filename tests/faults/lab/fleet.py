@@ -159,13 +159,13 @@ class Fleet:
         said = (self.folder / f"{name}.err").read_text(encoding="utf-8", errors="replace")
         # It cannot start while MongoDB is away, says so, and is started again.
         is_away = "MonqueConnectionError" in said.strip().rpartition("\n")[2]
-        # Told to stop before it has begun, it ends as any program does.
-        is_new = not self._has_noted(name, "up")
+        # Told to stop before it has begun or when it is over, it ends as any program does.
+        is_idle = not self._has_noted(name, "up") or self._has_noted(name, "down")
         return [
             0,
             -signal.SIGKILL,
             *([1] if is_away else []),
-            *([-signal.SIGTERM] if is_new else []),
+            *([-signal.SIGTERM] if is_idle else []),
         ]
 
     def _has_noted(self, name: str, what: str) -> bool:
