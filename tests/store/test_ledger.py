@@ -324,15 +324,24 @@ class TestLostReply:
         assert await store.ledger.settle([Settlement(job, outcome)], MUCH_LATER) == ["written"]
         assert await stored_jobs(db) == before
 
-    async def test_of_a_failure_after_which_the_job_was_completed_elsewhere_is_lost(
-        self, db: Db, store: Store
+    @pytest.mark.parametrize("outcome", [Failed("boom"), Retrying("boom", TICK)])
+    @pytest.mark.parametrize(
+        "by_node",
+        [
+            {"status": "completed"},
+            {"status": "pending", "nextRunAt": LATER},
+        ],
+        ids=["completed", "moved"],
+    )
+    async def test_of_a_failure_after_which_the_job_ended_elsewhere_is_lost(
+        self, db: Db, store: Store, outcome: Outcome, by_node: dict[str, Any]
     ) -> None:
         await put(db, a_job())
         job = await claim(store)
-        await jobs_in(db).update_one(
-            {"_id": job.id}, NODE_RECOVERY | {"$set": {"status": "completed"}}
-        )
-        assert await store.ledger.settle([Settlement(job, Failed("boom"))], LATER) == ["lost"]
+        await jobs_in(db).update_one({"_id": job.id}, NODE_RECOVERY | {"$set": by_node})
+        before = await document_of(db, job)
+        assert await store.ledger.settle([Settlement(job, outcome)], LATER) == ["lost"]
+        assert await document_of(db, job) == before
 
     async def test_of_a_group_is_told_job_by_job(self, db: Db, store: Store, other: Store) -> None:
         await put(db, *(a_job() for _ in range(4)))

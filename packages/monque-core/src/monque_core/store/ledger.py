@@ -193,9 +193,9 @@ def _is_anothers_doing(settlement: Settlement, state: Document) -> bool:
         case Completed():
             return bool(status != JobStatus.COMPLETED)
         case Failed():
-            return put_back or status == JobStatus.COMPLETED
+            return bool(status != JobStatus.FAILED)
         case Retrying():
-            return put_back and (state.get("failCount") or 0) == job.fail_count
+            return bool((state.get("failCount") or 0) <= job.fail_count)
         case Released():
             return False
         case _:
