@@ -1,0 +1,83 @@
+"""Node, what it needs, and workers in it."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import re
+import shutil
+import subprocess
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.interop.neighbour import Neighbour
+from tests.support.pages import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    StartNeighbour = Callable[..., Awaitable[Neighbour]]
+
+_SOURCES = Path(__file__).with_name("node")
+_OLDEST_NODE = (20, 19)
+_LONGEST_INSTALL = 45
+
+
+@pytest.fixture(scope="session")
+def node_modules() -> Path:
+    """Give the packages of the Node side, installed once for each version of their lock file."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        pytest.skip("node and npm are not installed")
+    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
+    if tuple(map(int, re.findall(r"\d+", version)[:2])) < _OLDEST_NODE:
+        pytest.skip(f"the driver needs Node 20.19 or newer, and this is {version.strip()}")
+    lock_file = (_SOURCES / "package-lock.json").read_bytes()
+    place = ROOT / "build" / f"interop-{hashlib.sha256(lock_file).hexdigest()[:16]}"
+    place.mkdir(parents=True, exist_ok=True)
+    # One of the test processes installs, and the others wait for it.
+    with (place / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (place / "installed").exists():
+            _install(npm, place)
+            (place / "installed").touch()
+    return place / "node_modules"
+
+
+def _install(npm: str, place: Path) -> None:
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(_SOURCES / name, place)
+    done = subprocess.run(
+        [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
+        cwd=place,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=_LONGEST_INSTALL,
+        check=False,
+    )
+    if done.returncode:
+        pytest.skip(f"npm cannot install the driver: {done.stdout[-300:]}")
+
+
+@pytest.fixture
+async def start_neighbour(
+    node_modules: Path, uri: str, database_name: str
+) -> AsyncIterator[StartNeighbour]:
+    """Give a way to start workers in Node, which end with the test."""
+    async with AsyncExitStack() as neighbours:
+
+        async def start(**options: Any) -> Neighbour:
+            neighbour = Neighbour(node_modules, uri, database_name, **options)
+            return await neighbours.enter_async_context(neighbour)
+
+        yield start
+
+
+@pytest.fixture
+async def neighbour(start_neighbour: StartNeighbour) -> Neighbour:
+    """Give one of them, with the options it has by default."""
+    return await start_neighbour()

@@ -1,0 +1,150 @@
+"""A worker in Node on the test's collection."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+from contextlib import suppress
+from datetime import UTC
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from bson import json_util
+
+from tests.support.tally import Tally
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from monque_core.jobs.job import AnyJob
+
+_PROGRAM = Path(__file__).with_name("node") / "program.cjs"
+_LONGEST_LINE = 1 << 20
+_EXACT = json_util.CANONICAL_JSON_OPTIONS.with_options(tz_aware=True, tzinfo=UTC)
+_OPTIONS = {
+    "instanceId": "node",
+    "heartbeatInterval": 30_000,
+    "lockTimeout": 1_800_000,
+    "maxRetries": 10,
+    "baseRetryInterval": 1_000,
+    "exact": False,
+}
+
+
+class Neighbour:
+    """A process of Node; its options have the names and defaults of `@monque/core`."""
+
+    def __init__(self, modules: Path, uri: str, database: str, **options: object) -> None:
+        assert options.keys() <= _OPTIONS.keys()
+        self.said: Tally[dict[str, Any]] = Tally()
+        self._modules = modules
+        self._settings = {"uri": uri, "database": database, **_OPTIONS, **options}
+        self._numbers = itertools.count()
+        self._process: asyncio.subprocess.Process | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self.recovered = 0
+        """How many jobs it took for abandoned when it started."""
+
+    async def __aenter__(self) -> Self:
+        self._process = await asyncio.create_subprocess_exec(
+            "node",
+            _PROGRAM,
+            json.dumps(self._settings),
+            # Schedules without a time zone are UTC; JavaScript takes them for local time.
+            env={"NODE_PATH": str(self._modules), "TZ": "UTC", "PATH": os.environ["PATH"]},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=_LONGEST_LINE,
+        )
+        self._reader = asyncio.create_task(self._read(self._process))
+        (ready,) = await self.hear("ready")
+        self.recovered = ready["recovered"]
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.kill()
+
+    async def enqueue(self, name: str, data: object, **options: object) -> dict[str, Any]:
+        """Let it store a job; give the document."""
+        return await self._ask("enqueue", name=name, data=data, options=options)
+
+    async def schedule(
+        self, cron: str, name: str, data: object, **options: object
+    ) -> dict[str, Any]:
+        """Let it store a schedule; give the document."""
+        return await self._ask("schedule", cron=cron, name=name, data=data, options=options)
+
+    async def work(self, name: str, handler: str = "quick", concurrency: int = 1) -> None:
+        """Let it run the jobs of a name; its handlers are `quick`, `fails` and `waits`."""
+        await self._ask("work", name=name, handler=handler, concurrency=concurrency)
+
+    async def let_runs_end(self) -> None:
+        """Let the runs end that wait."""
+        await self._ask("end")
+
+    def of(self, what: str) -> list[dict[str, Any]]:
+        """Give what it said of one kind."""
+        return [line for line in self.said if line["what"] == what]
+
+    async def hear(self, what: str, count: int = 1, seconds: float = 20) -> list[dict[str, Any]]:
+        """Wait until it has said something so often."""
+        await self.said.wait_until(lambda: len(self.of(what)) >= count, seconds)
+        return self.of(what)
+
+    async def see_end(self, job: AnyJob) -> None:
+        """Wait until it has written down how a job ended."""
+        await self.said.wait_until(lambda: any(line["id"] == job.id for line in self.of("ended")))
+
+    def freeze(self) -> None:
+        """Suspend it, as a machine that swaps or is moved does."""
+        self._running().send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._running().send_signal(signal.SIGCONT)
+
+    async def kill(self) -> None:
+        """End it as a crash would."""
+        process = self._running()
+        assert self._reader is not None
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        await self._reader
+        assert process.stdin is not None
+        process.stdin.close()
+
+    def _running(self) -> asyncio.subprocess.Process:
+        assert self._process is not None, "it is started by its `async with` block"
+        return self._process
+
+    async def _ask(self, command: str, **details: object) -> dict[str, Any]:
+        process = self._running()
+        assert process.stdin is not None
+        number = next(self._numbers)
+        order = {"do": command, "number": number, **details}
+        line = json_util.dumps(order, json_options=_EXACT)
+        process.stdin.write(line.encode() + b"\n")
+        replies: list[dict[str, Any]] = []
+
+        def is_answered() -> bool:
+            replies[:] = [reply for reply in self.of("reply") if reply["number"] == number]
+            return bool(replies)
+
+        await self.said.wait_until(is_answered)
+        (reply,) = replies
+        assert "error" not in reply, reply["error"]
+        return cast("dict[str, Any]", reply["value"])
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        async for line in process.stdout:
+            self.said.add(json_util.loads(line, json_options=_EXACT))

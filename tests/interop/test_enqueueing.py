@@ -1,0 +1,147 @@
+"""Each side stores jobs for the other, and goes on where the other failed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from monque_core import Job, JobStatus, Monque
+from tests.support.happenings import Happenings
+from tests.support.stored import jobs_in, stored
+from tests.support.tally import Tally
+
+if TYPE_CHECKING:
+    from pymongo.asynchronous.database import AsyncDatabase
+
+    from tests.interop.conftest import StartNeighbour
+    from tests.interop.neighbour import Neighbour
+
+_WRITTEN_BY_NODE = {
+    "_id",
+    "name",
+    "data",
+    "status",
+    "nextRunAt",
+    "failCount",
+    "createdAt",
+    "updatedAt",
+}
+
+
+async def test_python_runs_what_node_enqueues_as_soon_as_it_is_there(
+    neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    runs: Tally[Job[dict[str, str]]] = Tally()
+    monque = Monque(db)
+    monque.worker("greet", runs.add)
+    happenings = Happenings(monque)
+
+    async with monque:
+        await happenings.reach("changestream:connected")
+        written = await neighbour.enqueue("greet", {"to": "Ada"})
+        await happenings.reach("job:complete")
+
+    (job,) = runs
+    assert written.keys() == _WRITTEN_BY_NODE
+    assert (job.id, job.data, job.created_at) == (
+        written["_id"],
+        {"to": "Ada"},
+        written["createdAt"],
+    )
+    assert (await stored(db, job)).status == JobStatus.COMPLETED
+
+
+async def test_node_runs_what_python_enqueues_and_leaves_what_it_does_not_know(
+    neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    monque = Monque(db)
+    plain = await monque.enqueue("greet", {"to": "Ada"})
+    fullest = await monque.enqueue(
+        "greet", "Bob", priority=7, max_retries=3, timeout=60, unique_key="bob"
+    )
+    later = await monque.enqueue("greet", "Eve", delay=3600)
+
+    await neighbour.work("greet")
+    await neighbour.see_end(plain)
+    await neighbour.see_end(fullest)
+
+    assert [run["data"] for run in neighbour.of("started")] == [{"to": "Ada"}, "Bob"]
+    ended = await stored(db, fullest)
+    assert ended.status == JobStatus.COMPLETED
+    assert (ended.claimed_by, ended.locked_at, ended.last_heartbeat) == (None, None, None)
+    assert (ended.priority, ended.max_retries, ended.timeout, ended.unique_key) == (
+        fullest.priority,
+        fullest.max_retries,
+        fullest.timeout,
+        fullest.unique_key,
+    )
+    assert (await stored(db, later)).status == JobStatus.PENDING
+
+
+async def test_a_job_that_node_failed_is_tried_again_by_python_after_the_same_backoff(
+    neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    await neighbour.work("greet", "fails")
+    monque = Monque(db)
+    job = await monque.enqueue("greet", "Ada")
+    await neighbour.see_end(job)
+
+    failed = await stored(db, job)
+    assert (failed.status, failed.fail_count) == (JobStatus.PENDING, 1)
+    assert failed.fail_reason == 'no luck with "Ada"'
+    assert timedelta(seconds=2) <= failed.next_run_at - failed.updated_at < timedelta(seconds=3)
+
+    await neighbour.kill()
+    await monque.reschedule_job(job.id, failed.created_at)
+    runs: Tally[Job[str]] = Tally()
+    monque.worker("greet", runs.add)
+    await monque.run_until_idle()
+
+    ended = await stored(db, job)
+    assert [run.fail_count for run in runs] == [1]
+    assert (ended.status, ended.fail_count, ended.fail_reason) == (JobStatus.COMPLETED, 1, None)
+
+
+async def test_a_job_that_python_failed_is_counted_on_by_node_until_its_retries_are_spent(
+    start_neighbour: StartNeighbour, db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    monque = Monque(db, max_retries=3)
+    happenings = Happenings(monque)
+
+    @monque.worker("greet")
+    async def fail(job: Job[str]) -> None:
+        raise ValueError(job.data)
+
+    job = await monque.enqueue("greet", "Ada")
+    await monque.run_until_idle()
+    (failure,) = happenings.of("job:fail")
+    assert failure.will_retry
+
+    neighbour = await start_neighbour(maxRetries=3, baseRetryInterval=10)
+    await monque.reschedule_job(job.id, job.created_at)
+    await neighbour.work("greet", "fails")
+    await neighbour.hear("ended", 2)
+
+    ended = await stored(db, job)
+    assert (ended.status, ended.fail_count) == (JobStatus.FAILED, 3)
+    assert ended.claimed_by is None
+
+
+async def test_both_find_and_manage_what_the_other_has_stored(
+    neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    monque = Monque(db)
+    tomorrow = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
+    later = await neighbour.enqueue("greet", "Ada", runAt=tomorrow)
+
+    seen = await monque.get_job(later["_id"])
+    assert seen is not None
+    assert (seen.data, seen.next_run_at) == ("Ada", tomorrow)
+    assert (await monque.get_queue_stats("greet")).pending == 1
+    assert await monque.cancel_job(later["_id"]) is not None
+
+    await neighbour.work("greet")
+    job = await monque.enqueue("greet", "Bob")
+    await neighbour.see_end(job)
+    assert [run["data"] for run in neighbour.of("started")] == ["Bob"]
+    assert await jobs_in(db).count_documents({"name": "greet", "status": "cancelled"}) == 1
