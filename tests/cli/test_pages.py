@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from monque_core import Monque
     from tests.support.command_line import CommandLine
 
-PAGES = ("docs/cli.md", "docs/operations.md")
+PAGES = ("docs/reference/cli.md", "docs/operations.md")
 
 
 def on_pages(kind: str) -> list[Block]:

@@ -124,7 +124,7 @@ def test_every_public_member_of_sync_monque_is_used_in_a_program(name: str) -> N
 
 @pytest.mark.parametrize("name", sorted(monque_core.__all__))
 def test_every_public_name_is_in_the_reference(name: str) -> None:
-    page = "docs/errors.md" if _is_error(name) else "docs/api.md"
+    page = "docs/reference/errors.md" if _is_error(name) else "docs/reference/api.md"
 
     assert f"`{name}" in page_text(page)
 
@@ -134,7 +134,7 @@ _REACTIVE_NAMES = "Names of `monque_core.reactive`"
 
 @pytest.mark.parametrize("name", sorted(reactive.__all__))
 def test_every_public_name_of_reactive_tasks_is_in_the_reference(name: str) -> None:
-    assert f"`{name}`" in _section("docs/api.md", _REACTIVE_NAMES)
+    assert f"`{name}`" in _section("docs/reference/api.md", _REACTIVE_NAMES)
 
 
 @pytest.mark.parametrize("name", sorted(reactive.__all__))
@@ -151,7 +151,7 @@ _SEEN = [
 
 @pytest.mark.parametrize("kind", _SEEN)
 def test_the_reference_tells_every_attribute_of_what_reactive_tasks_show(kind: type) -> None:
-    text = _section("docs/api.md", _REACTIVE_NAMES)
+    text = _section("docs/reference/api.md", _REACTIVE_NAMES)
     text += _section("docs/reactive.md", "Failure and retry")
     told = re.findall(r"\w+", " ".join(re.findall(r"`([^`\n]+)`", text)))
     properties = {name for name, value in vars(kind).items() if isinstance(value, property)}
@@ -243,11 +243,13 @@ def test_every_member_of_the_service_is_used_in_a_program(name: str) -> None:
 def test_the_errors_page_lists_every_error_and_no_other() -> None:
     defined = {name for name, value in vars(errors).items() if isinstance(value, type)}
 
-    assert _first_column("docs/errors.md") == defined
+    assert _first_column("docs/reference/errors.md") == defined
 
 
 def test_the_options_page_lists_every_option_and_no_other() -> None:
-    assert set(_rows(_section("docs/options.md", "Options"))) == set(MonqueOptions.__annotations__)
+    assert set(_rows(_section("docs/reference/options.md", "Options"))) == set(
+        MonqueOptions.__annotations__
+    )
 
 
 @pytest.mark.parametrize(
@@ -255,7 +257,7 @@ def test_the_options_page_lists_every_option_and_no_other() -> None:
 )
 def test_the_options_page_tells_each_default(option: dataclasses.Field[Any]) -> None:
     row = re.search(
-        rf"^\| `{option.name}` \| ([^|]+) \|", page_text("docs/options.md"), re.MULTILINE
+        rf"^\| `{option.name}` \| ([^|]+) \|", page_text("docs/reference/options.md"), re.MULTILINE
     )
 
     assert row is not None
@@ -264,7 +266,9 @@ def test_the_options_page_tells_each_default(option: dataclasses.Field[Any]) -> 
 
 def test_the_options_page_tells_every_reactive_option_its_default_and_no_other() -> None:
     rows = re.findall(
-        r"^\| `(\w+)` \| ([^|]+) \|", _section("docs/options.md", "Reactive options"), re.MULTILINE
+        r"^\| `(\w+)` \| ([^|]+) \|",
+        _section("docs/reference/options.md", "Reactive options"),
+        re.MULTILINE,
     )
 
     assert dict(rows) == {
@@ -304,7 +308,7 @@ def test_the_events_page_lists_every_event_and_no_other() -> None:
         value for name, value in vars(events).items() if name.isupper() and isinstance(value, str)
     }
 
-    assert _first_column("docs/events.md") == names
+    assert _first_column("docs/reference/events.md") == names
 
 
 @pytest.mark.parametrize(
@@ -313,7 +317,7 @@ def test_the_events_page_lists_every_event_and_no_other() -> None:
 def test_the_events_page_tells_every_payload(payload: Any) -> None:
     fields = ", ".join(field.name for field in dataclasses.fields(payload))
 
-    assert f"`{payload.__name__}({fields})`" in page_text("docs/events.md")
+    assert f"`{payload.__name__}({fields})`" in page_text("docs/reference/events.md")
 
 
 def test_the_document_page_lists_every_field_and_no_other() -> None:
@@ -343,7 +347,9 @@ def test_the_document_page_lists_every_field_and_no_other() -> None:
         timeout=timedelta(seconds=1),
     )
 
-    assert set(_rows(_section("docs/document-format.md", "Fields"))) == set(to_document(fullest))
+    assert set(_rows(_section("docs/reference/document-format.md", "Fields"))) == set(
+        to_document(fullest)
+    )
 
 
 @pytest.mark.parametrize("example", blocks("json"), ids=str)
@@ -356,7 +362,7 @@ def test_every_example_of_a_document_is_a_job(example: Block) -> None:
 @pytest.mark.parametrize("example", blocks("json record"), ids=str)
 def test_every_example_of_a_record_is_one(example: Block) -> None:
     document = json_util.loads(example.code)
-    known = set(_rows(_section("docs/document-format.md", "Records of reactive tasks")))
+    known = set(_rows(_section("docs/reference/document-format.md", "Records of reactive tasks")))
 
     assert to_record(document).source_id == document["sourceDocId"]
     assert set(document) <= known

@@ -13,7 +13,7 @@ from tests.support.waiting import eventually
 if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
 
-_PAGE = "docs/document-format.md"
+_PAGE = "docs/reference/document-format.md"
 
 
 def _section(heading: str) -> str:

@@ -1,6 +1,6 @@
 "use strict";
 
-// The queue as docs/document-format.md describes it to other programs, and as
+// The queue as docs/reference/document-format.md describes it to other programs, and as
 // `@monque/core` 1.x for Node keeps it: one job per claim, `lastHeartbeat` renewed and `lockedAt`
 // never, recovery by `lockedAt` at the start alone. It knows no field that is newer than that.
 
