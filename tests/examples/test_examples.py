@@ -80,6 +80,31 @@ async def test_an_example_brings_its_own_mongodb_when_it_is_given_none(
     assert sorted(program.lines) == [_WELCOME, _REPORT]
 
 
+async def test_the_cron_service_runs_schedules_and_nothing_else(
+    variables: dict[str, str], db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    await Monque(db).schedule("@daily", "given-up", None, unique_key="chore")
+    await Monque(db).schedule("@daily", "of-somebody-else", None)
+    async with Program("examples.cron_service", **variables) as service:
+        await service.hear("tick is next due at ")
+        assert "given-up is no longer scheduled\n" in service.lines
+        schedules = {job.name: job for job in await stored_jobs(db, uniqueKey="chore")}
+        for name in ("clean-up", "report"):
+            await Monque(db).reschedule_job(schedules[name].id, schedules[name].created_at)
+        await service.hear("cleaned up on ")
+        await service.hear("report of ")
+        service.terminate()
+        assert await service.end() == 0, service.output
+
+    assert service.lines[-1] == "stopped\n"
+    assert {job.name: (job.repeat_interval, job.timezone) for job in schedules.values()} == {
+        "tick": ("* * * * *", "UTC"),
+        "report": ("0 9 * * 1-5", "Europe/Berlin"),
+        "clean-up": ("30 3 * * *", "UTC"),
+    }
+    assert len(await stored_jobs(db, name="of-somebody-else")) == 1
+
+
 async def test_orders_become_invoices_whoever_plans_and_whatever_fails_at_first(
     variables: dict[str, str], db: AsyncDatabase[dict[str, Any]]
 ) -> None:
