@@ -10,7 +10,7 @@ RUN := $(VENV)/bin/python -m
 MANIFESTS := pyproject.toml $(wildcard packages/*/pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo example test faults lint types bench clean
+.PHONY: help demo example test faults lint types docs bench clean
 
 help:
 	@echo "make demo    watch jobs flow through a MongoDB of your own, for about 20 seconds"
@@ -19,6 +19,7 @@ help:
 	@echo "make faults  try to break it for half an hour; ARGS='--seed 7 --seconds 60 campaign'"
 	@echo "make lint    check style, format and the direction of imports"
 	@echo "make types   check types with mypy and basedpyright"
+	@echo "make docs    build the documentation site into build/site"
 	@echo "make bench   measure throughput and latency"
 	@echo "make clean   remove .venv and everything else that was generated"
 	@echo
@@ -47,6 +48,11 @@ types: $(VENV)/.dev
 	$(RUN) mypy packages/*/src tests examples
 	$(VENV)/bin/basedpyright
 
+# The site has an environment of its own: what it needs is no business of the tests.
+docs: build/docs-venv/.docs
+	NO_MKDOCS_2_WARNING=1 build/docs-venv/bin/python -m mkdocs build --strict --quiet
+	@echo "build/site/index.html"
+
 bench: $(VENV)/.dev
 	$(RUN) tests.benchmarks.run $(ARGS)
 
@@ -73,3 +79,9 @@ $(VENV)/.dev: $(VENV)/.created $(MANIFESTS)
 	  --editable "packages/monque-core[cli,demo,local,motor,testing]" \
 	  --editable "packages/monque-di[beanie,mongoengine,motor]"
 	@touch $@ $(VENV)/.demo
+
+build/docs-venv/.docs: pyproject.toml
+	$(PYTHON) -m venv --clear build/docs-venv
+	build/docs-venv/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	build/docs-venv/bin/python -m pip install --quiet --group docs
+	@touch $@

@@ -22,7 +22,8 @@ _LONGEST_RUN = 50
 @pytest.fixture
 def environment(uri: str, database_name: str) -> dict[str, str]:
     """Give the environment that the pages tell the reader to set up."""
-    return os.environ | {"MONGODB_URI": uri.replace("/?", f"/{database_name}?")}
+    database = uri.replace("/?", f"/{database_name}?")
+    return os.environ | {"MONGODB_URI": database, "MONQUE_URI": database}
 
 
 @pytest.mark.parametrize("program", blocks("python"), ids=str)

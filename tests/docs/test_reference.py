@@ -368,11 +368,11 @@ def test_every_example_of_a_record_is_one(example: Block) -> None:
     assert set(document) <= known
 
 
-def test_the_production_page_lists_every_index_and_no_other() -> None:
+def test_the_page_on_indexes_lists_every_index_and_no_other() -> None:
     indexes = (*job_indexes(retention=True), *meta_indexes(), *task_indexes())
     names = {index.document["name"] for index in indexes}
 
-    assert set(re.findall(r"`(monque_py_\w+)`", page_text("docs/production.md"))) == names
+    assert set(re.findall(r"`(monque_py_\w+)`", page_text("docs/reference/indexes.md"))) == names
 
 
 def test_the_reactive_page_lists_every_index_of_records_and_no_other() -> None:
