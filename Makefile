@@ -10,7 +10,7 @@ RUN := $(VENV)/bin/python -m
 MANIFESTS := pyproject.toml $(wildcard packages/*/pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo example test faults lint types docs bench clean
+.PHONY: help demo example test faults lint types docs bench dist-check clean
 
 help:
 	@echo "make demo    watch jobs flow through a MongoDB of your own, for about 20 seconds"
@@ -21,6 +21,7 @@ help:
 	@echo "make types   check types with mypy and basedpyright"
 	@echo "make docs    build the documentation site into build/site"
 	@echo "make bench   measure throughput and latency"
+	@echo "make dist-check   build the distributions, and try them with every Python there is"
 	@echo "make clean   remove .venv and everything else that was generated"
 	@echo
 	@echo "Each makes its .venv when needed, with PYTHON=$(PYTHON), 3.11 or newer."
@@ -55,6 +56,9 @@ docs: build/docs-venv/.docs
 
 bench: $(VENV)/.dev
 	$(RUN) tests.benchmarks.run $(ARGS)
+
+dist-check: $(VENV)/.dev
+	$(VENV)/bin/python .ci/dist_check.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) .coverage .coverage.* htmlcov build dist packages/*/dist

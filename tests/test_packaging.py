@@ -1,0 +1,61 @@
+"""What the distributions say of themselves; `make dist-check` builds and tries them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import tomllib
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.support.pages import ROOT
+
+PACKAGES = ("monque-core", "monque-di")
+
+
+def _manifest(package: str) -> dict[str, Any]:
+    path = ROOT / "packages" / package / "pyproject.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def test_both_are_released_under_one_version_that_each_writes_down_once() -> None:
+    core, di = (_manifest(package)["project"] for package in PACKAGES)
+    (needed,) = [
+        requirement
+        for requirement in map(Requirement, di["dependencies"])
+        if requirement.name == "monque-core"
+    ]
+
+    assert core["version"] == di["version"]
+    assert needed.specifier.contains(core["version"])
+    for package in PACKAGES:
+        sources = (ROOT / "packages" / package / "src").rglob("*.py")
+        quoted = f'"{core["version"]}"'
+        assert not any(quoted in path.read_text(encoding="utf-8") for path in sources)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_distribution_is_typed_licensed_and_read_about(package: str) -> None:
+    folder = ROOT / "packages" / package
+    project = _manifest(package)["project"]
+
+    assert (folder / "src" / package.replace("-", "_") / "py.typed").exists()
+    assert "Typing :: Typed" in project["classifiers"]
+    assert (folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+    assert "](../" not in (folder / "README.md").read_text(encoding="utf-8")
+    for extra in project["optional-dependencies"]:
+        assert f"`{package}[{extra}]`" in (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_both_are_for_the_same_pythons() -> None:
+    core, di = (_manifest(package)["project"] for package in PACKAGES)
+
+    assert core["requires-python"] == di["requires-python"]
+    assert core["classifiers"] == di["classifiers"]
+
+
+def test_the_command_tells_the_version_that_is_installed() -> None:
+    version = _manifest("monque-core")["project"]["version"]
+
+    assert importlib.metadata.version("monque-core") == version
