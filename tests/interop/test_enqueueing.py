@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from monque_core import Job, JobStatus, Monque
 from tests.support.happenings import Happenings
+from tests.support.pages import page_text
 from tests.support.stored import jobs_in, stored
 from tests.support.tally import Tally
 
@@ -26,6 +27,7 @@ _WRITTEN_BY_NODE = {
     "createdAt",
     "updatedAt",
 }
+_CLAIM = {"claimedBy", "lockedAt", "lastHeartbeat", "heartbeatInterval"}
 
 
 async def test_python_runs_what_node_enqueues_as_soon_as_it_is_there(
@@ -145,3 +147,23 @@ async def test_both_find_and_manage_what_the_other_has_stored(
     await neighbour.see_end(job)
     assert [run["data"] for run in neighbour.of("started")] == ["Bob"]
     assert await jobs_in(db).count_documents({"name": "greet", "status": "cancelled"}) == 1
+
+
+async def test_node_writes_no_field_that_the_page_on_the_format_does_not_tell_of(
+    neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    await neighbour.schedule("* * * * *", "schedule", None, uniqueKey="key")
+    await neighbour.work("waits", "waits")
+    await neighbour.work("fails", "fails")
+    await neighbour.enqueue("waits", None)
+    await neighbour.enqueue("fails", None)
+    await neighbour.hear("started", 2)
+    await neighbour.hear("ended")
+
+    written = {field async for job in jobs_in(db).find() for field in job}
+    claimed = await jobs_in(db).find_one({"status": "processing"})
+    assert claimed is not None
+    assert claimed.keys() - _WRITTEN_BY_NODE == _CLAIM
+    assert written == _WRITTEN_BY_NODE | _CLAIM | {"repeatInterval", "uniqueKey", "failReason"}
+    page = page_text("docs/reference/document-format.md")
+    assert [field for field in written if f"\n| `{field}` |" not in page] == []
