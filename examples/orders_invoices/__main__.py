@@ -58,8 +58,8 @@ async def wait_until_invoiced(monque: Monque, orders: int) -> None:
     """Wait until the task has completed for so many orders."""
     async with asyncio.timeout(60):
         while True:
-            [task] = (await monque.get_reactive_stats()).tasks
-            if task.completed == task.total == orders:
+            tasks = (await monque.get_reactive_stats()).tasks
+            if any(task.completed == task.total == orders for task in tasks):
                 return
             await asyncio.sleep(0.1)
 
@@ -83,9 +83,13 @@ async def main() -> int:
     with contextmanager(mongodb_uri)() as uri:
         async with asynccontextmanager(connect)(uri) as db:
             first, second = make_monque(db, "first"), make_monque(db, "second")
-            for monque in (first, second):
-                tell(monque)
-                await monque.start()
+            tell(first)
+            tell(second)
+            leads = asyncio.Event()
+            first.once("leader:acquired", lambda _: leads.set())
+            await first.start()
+            await leads.wait()
+            await second.start()
             await sell(db)
             paid = await db["orders"].count_documents({"status": "paid"})
             await wait_until_invoiced(second, paid)
