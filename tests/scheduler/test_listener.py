@@ -393,11 +393,10 @@ async def test_the_stream_is_closed_while_no_slot_is_free_and_opened_again_after
             await happenings.reach("changestream:connected")
             await elsewhere.enqueue("busy", 0)
             await starts.reach(1)
-            await elsewhere.enqueue("busy", 1)
             await eventually(lambda: "killCursors" in log.count())
             opened = sum(map(opens_stream, log.sent))
             log.sent.clear()
-            await elsewhere.enqueue_many("busy", [2, 3, 4])
+            await elsewhere.enqueue_many("busy", [1, 2, 3, 4])
             # Nothing is read while every slot is taken, whatever is stored.
             assert not log.count().keys() & {"getMore", "aggregate"}
             may_end.set()
@@ -413,3 +412,27 @@ async def test_the_stream_is_closed_while_no_slot_is_free_and_opened_again_after
     # A pause to save its cost is no loss of the stream.
     assert happenings.names.count("changestream:connected") == 1
     assert happenings.names.count("changestream:closed") == 1
+
+
+async def test_no_stream_is_opened_while_there_is_work_for_every_slot(
+    uri: str, database_name: str
+) -> None:
+    log = CommandLog()
+    async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
+        monque = Monque(client[database_name], **NO_POLLS)
+        runs = Tally[int]()
+        opened_meanwhile = 0
+
+        @monque.worker("plenty", concurrency=5)
+        async def note(job: Job[int]) -> None:
+            nonlocal opened_meanwhile
+            runs.add(job.data)
+            if len(runs) == 800:
+                opened_meanwhile = sum(map(opens_stream, log.sent))
+
+        await monque.enqueue_many("plenty", range(1000))
+        async with monque:
+            await runs.reach(1000)
+            await eventually(lambda: any(map(opens_stream, log.sent)))
+
+    assert opened_meanwhile == 0

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Generic
 
 from monque_core.scheduler.claimer import Demand
+from monque_core.scheduler.idleness import Idleness
 from monque_core.scheduler.loop import Loop
 from monque_core.scheduler.runs import Run
 from monque_core.scheduler.source import C, W
@@ -83,8 +84,7 @@ class Dispatcher(Loop, Generic[W, C]):
         self.is_claiming = False
         self.claims = 0
         """How many claims were made so far."""
-        self.idle = asyncio.Event()
-        """Set while slots are free and nothing is thought to be due."""
+        self.idleness = Idleness()
 
     def look_now(self) -> None:
         """Look at the queue for every worker as soon as can be."""
@@ -160,14 +160,13 @@ class Dispatcher(Loop, Generic[W, C]):
                 self._wakeups.hint(name)
         demands = self._demands()
         if demands:
-            self.idle.clear()
             await self._claim(demands)
         else:
             await self._wait(loop.time())
 
     async def _wait(self, now: float) -> None:
         if self._slots.free_in_all() and not self._backlog:
-            self.idle.set()
+            self.idleness.begin()
         until_due = seconds_until(self._wakeups.next_at(), self._clock.now())
         next_event = min(
             self._next_poll,
@@ -297,6 +296,8 @@ class Dispatcher(Loop, Generic[W, C]):
         runs = [Run(work, now) for work in works]
         self.claims += len(runs)
         self._runs.add(runs)
+        if runs:
+            self.idleness.end()
         for run in runs:
             if self._is_closing or (self._paused and self.is_paused(run.work.name)):
                 self._release(run)
@@ -328,8 +329,8 @@ class Dispatcher(Loop, Generic[W, C]):
             return
         self._start_what_can()
         self._ask_for_more(name)
-        if not self._wakeups.is_expecting and not self._backlog:
-            self.idle.set()
+        if not (self.is_claiming or self._wakeups.is_expecting or self._backlog):
+            self.idleness.begin()
 
     def _ask_for_more(self, name: str) -> None:
         """Wake the dispatcher when what is held of a name runs low."""

@@ -70,7 +70,7 @@ class Listener(Loop):
 
     async def _run(self) -> None:
         while True:
-            await self._dispatcher.idle.wait()
+            await self._dispatcher.idleness.wait()
             try:
                 await self._follow()
             except ChangeStreamUnavailableError as error:
@@ -83,7 +83,11 @@ class Listener(Loop):
                 self._pause = min(_LONGEST_PAUSE, 2 * self._pause)
 
     async def _follow(self) -> None:
-        """Read one stream until it is not worth it, the workers change, or it breaks."""
+        """Read one stream until it is not worth it, the workers change, or it breaks.
+
+        While nothing is idle it tells of nothing that could be run, yet the server goes through
+        every write for it.
+        """
         names = self._workers.names
         stream = await self._changes.open(names)
         self._pause = _FIRST_PAUSE
@@ -91,11 +95,14 @@ class Listener(Loop):
         if names != self._workers.names:
             # A worker came while the stream was being opened.
             reader.cancel()
+        idleness = self._dispatcher.idleness
+        toil = asyncio.create_task(idleness.wait_for_toil(_BUSY_SECONDS), name="monque-toil")
         try:
-            await asyncio.wait([reader])
+            await asyncio.wait([reader, toil], return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._reader = None
             self._see_changes(connected=False)
+            await end(toil)
             await end(reader)
             await stream.close()
         if not reader.cancelled():
@@ -107,22 +114,11 @@ class Listener(Loop):
             self._announcer.stream_connected()
         # What happened before the stream was open is only seen by a look.
         self._see_changes(connected=True)
-        while await self._is_worth_it():
+        while True:
+            await self._dispatcher.idleness.wait()
             change = await stream.next()
             if change is not None:
                 self._take(change)
-
-    async def _is_worth_it(self) -> bool:
-        """Tell whether there is idle capacity, or will be in a moment."""
-        idle = self._dispatcher.idle
-        if idle.is_set():
-            return True
-        try:
-            async with asyncio.timeout(_BUSY_SECONDS):
-                await idle.wait()
-        except TimeoutError:
-            return False
-        return True
 
     def _see_changes(self, *, connected: bool) -> None:
         """Poll seldom or often, and look at once: only a look shows what no stream told of."""
