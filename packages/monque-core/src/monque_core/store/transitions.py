@@ -70,15 +70,20 @@ def claim(selection: Document, owner: Owner, token: ObjectId, now: datetime) -> 
     return Transition(
         {**selection, **due(now)},
         # A pipeline, for $inc would fail a whole batch on one null that another program stored.
-        [{"$set": {**_literal(_claimed(owner, token, now)), "claimedAt": now, "claims": counted}}],
+        [{"$set": {**_literal(claimed(owner, token, now)), "claims": counted}}],
     )
+
+
+def claimed(owner: Owner, token: ObjectId, now: datetime) -> Document:
+    """Give the fields that a claim sets, whatever they were before."""
+    return {**_ownership(owner, token, now), "claimedAt": now}
 
 
 def adopt(job: AnyJob, stale: Document, owner: Owner, token: ObjectId, now: datetime) -> Transition:
     """Take over a stale claim, uncounted, in order to settle it: processing → processing."""
     return Transition(
         {"_id": job.id, "claimToken": job.claim_token, **stale},
-        {"$set": _claimed(owner, token, now)},
+        {"$set": _ownership(owner, token, now)},
     )
 
 
@@ -276,7 +281,7 @@ def _fence(ids: Any, token: object, owner: Owner) -> Document:
     }
 
 
-def _claimed(owner: Owner, token: ObjectId, now: datetime) -> Document:
+def _ownership(owner: Owner, token: ObjectId, now: datetime) -> Document:
     return {
         "status": JobStatus.PROCESSING,
         "claimedBy": owner.instance_id,
