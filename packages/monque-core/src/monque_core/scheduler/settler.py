@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from monque_core.scheduler.source import Ending, Source
 
 _LARGEST_GROUP = 1000
+_LARGEST_GATHERING = 300
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
 
@@ -48,6 +49,7 @@ class Settler(Loop, Generic[W, C]):
             group: list[Ending[W]] = []
             await self._signal.wait()
             self._signal.clear()
+            await self._gather()
             while self._waiting:
                 group = self._waiting[: 1 if one_by_one else _LARGEST_GROUP]
                 one_by_one = max(0, one_by_one - 1)
@@ -60,6 +62,16 @@ class Settler(Loop, Generic[W, C]):
                         one_by_one = max(one_by_one, self._single_out(group))
                     await asyncio.sleep(pause)
                     pause = min(_LONGEST_PAUSE, pause * 2)
+
+    async def _gather(self) -> None:
+        """Let those join that end right now, as short jobs do one after the other.
+
+        Not a timer: each turn of the loop that brings one more allows for another turn.
+        """
+        count = 0
+        while count < len(self._waiting) < _LARGEST_GATHERING:
+            count = len(self._waiting)
+            await asyncio.sleep(0)
 
     def _single_out(self, group: list[Ending[W]]) -> int:
         """Keep an outcome the server refuses from holding up the others."""
