@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Jobs = AsyncCollection[dict[str, Any]]
 
 NAME = "noop"
-BATCH_SIZE = 200
+BATCH_SIZE = 300
 NAIVE_TASKS = 20
 _OWNER = "raw"
 _ORDER = [("priority", -1), ("nextRunAt", 1)]

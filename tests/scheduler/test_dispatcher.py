@@ -58,8 +58,8 @@ async def test_short_jobs_are_claimed_and_settled_many_at_a_time(
             await runs.reach(1000)
 
     # Twenty slots and a round trip for each claim would make fifty of them.
-    assert 5 <= sum(map(claims, log.sent)) <= 60
-    assert 5 <= sum(map(settles, log.sent)) <= 200
+    assert 4 <= sum(map(claims, log.sent)) <= 60
+    assert 3 <= sum(map(settles, log.sent)) <= 60
 
 
 async def test_a_freed_slot_is_refilled_at_once_whatever_freed_it(

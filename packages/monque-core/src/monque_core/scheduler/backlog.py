@@ -44,8 +44,6 @@ class Backlog(Generic[W]):
 
     def pop_startable(self) -> Run[W] | None:
         """Take the next one that has a slot, the name that waited longest first."""
-        if not self._waiting:
-            return None
         names = [name for name in self._waiting if self._slots.free(name)]
         if not names:
             return None

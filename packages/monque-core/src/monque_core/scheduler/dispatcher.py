@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from monque_core.scheduler.source import Ending, Source
     from monque_core.scheduler.wakeups import Wakeups
 
-_LARGEST_BATCH = 200
+_LARGEST_BATCH = 300
 _LONGEST_WAIT_AHEAD = 1.0
 _LONGEST_PLAN = timedelta(seconds=120)
 _SHORTEST_PLAN = timedelta(milliseconds=100)
@@ -308,12 +308,16 @@ class Dispatcher(Loop, Generic[W, C]):
         self._start_what_can()
 
     def _start_what_can(self) -> None:
+        if not self._backlog:
+            return
+        loop = asyncio.get_running_loop()
         while (run := self._backlog.pop_startable()) is not None:
-            self._ask_for_more(run.work.name)
-            self._slots.take(run.work.name)
+            name = run.work.name
+            self._ask_for_more(name)
+            self._slots.take(name)
             run.stage = "running"
-            run.started_at = asyncio.get_running_loop().time()
-            run.task = asyncio.create_task(self._runner.execute(run, self._ended))
+            run.started_at = loop.time()
+            run.task = loop.create_task(self._runner.execute(run, self._ended))
 
     def _ended(self, run: Run[W], ending: Ending[W] | None) -> None:
         name = run.work.name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _WEIGHT = 0.2
-_LARGEST_AHEAD = 400
+_LARGEST_AHEAD = 600
 _OVERDUE_SECONDS = 1.0
 
 
