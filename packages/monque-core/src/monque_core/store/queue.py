@@ -130,7 +130,7 @@ class Queue:
         known = claimed(self._owner, token, at)
         documents = await self._collection.find(
             {**PROCESSING, **selection, **mine},
-            # Half a document is what this very claim wrote: dates above all, which are slow to read.
+            # Half of it is what this very claim wrote: dates above all, which are slow to read.
             projection=dict.fromkeys(known, 0),
         )
         jobs = [await self._read({**document, **known}) for document in documents]
