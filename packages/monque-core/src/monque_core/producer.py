@@ -74,11 +74,10 @@ class Producer(ABC):
 
         transaction = native_session(session)
         job = await self._ready(draft)
-        if unique_key is None:
-            await self._store.intake.insert([job], transaction)
-        else:
-            job = await self._store.intake.insert_unique(job, transaction)
-        if transaction is None and not job.deduplicated:
+        if transaction is not None:
+            return await self._store.intake.put(job, transaction)
+        job = await self._store.arrivals.store(job)
+        if not job.deduplicated:
             self._notice([job])
         return job
 

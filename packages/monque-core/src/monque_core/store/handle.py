@@ -205,10 +205,14 @@ class Collection:
         await self._call("insert_one", document, session=session)
 
     async def insert_many(
-        self, documents: Sequence[Document], session: Session | None = None
+        self,
+        documents: Sequence[Document],
+        session: Session | None = None,
+        *,
+        ordered: bool = True,
     ) -> None:
-        """Insert documents in order."""
-        await self._call("insert_many", documents, session=session)
+        """Insert documents in order, up to the first that is refused or all but those refused."""
+        await self._call("insert_many", documents, session=session, ordered=ordered)
 
     async def update_one(
         self, filter: Mapping[str, object], update: Update, session: Session | None = None

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pymongo import UpdateOne
-from pymongo.errors import BulkWriteError, DuplicateKeyError
+from pymongo.errors import BulkWriteError, DuplicateKeyError, PyMongoError, WriteConcernError
 
 from monque_core.errors import MonqueError
 from monque_core.store.documents import to_document, to_job
 from monque_core.store.indexes import KEYED
+from monque_core.store.selection import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from monque_core.jobs.job import AnyJob
     from monque_core.store.handle import Collection, Document, Session
 
+_Put: TypeAlias = "tuple[AnyJob, AnyJob | Exception]"
 BATCH_SIZE = 1000
 _DUPLICATE_KEY = 11000
 _ATTEMPTS = 100
@@ -28,11 +30,52 @@ class Intake:
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
 
+    async def put(self, job: AnyJob, session: Session | None = None) -> AnyJob:
+        """Insert a job, or give the active one that has its key."""
+        if job.unique_key is not None:
+            return await self.insert_unique(job, session)
+        await self._collection.insert_one(to_document(job), session)
+        return job
+
+    async def put_together(self, jobs: Sequence[AnyJob]) -> list[AnyJob | Exception]:
+        """Do the same for several jobs of whatever name; what one is refused for is its own."""
+        plain = [job for job in jobs if job.unique_key is None]
+        keyed = [job for job in jobs if job.unique_key is not None]
+        # By identity: two that wait for each other may be equal.
+        results = {id(job): result for job, result in await self._put_plain(plain)}
+        results |= {id(job): result for job, result in await self._put_keyed(keyed)}
+        return [results[id(job)] for job in jobs]
+
+    async def _put_plain(self, jobs: Sequence[AnyJob]) -> list[_Put]:
+        refused: set[int] = set()
+        try:
+            if jobs:
+                documents = [to_document(job) for job in jobs]
+                await self._collection.insert_many(documents, ordered=False)
+        except BulkWriteError as error:
+            refused = {failure["index"] for failure in _failures(error)}
+        return [
+            (job, await self._try_alone(job) if position in refused else job)
+            for position, job in enumerate(jobs)
+        ]
+
+    async def _put_keyed(self, jobs: Sequence[AnyJob]) -> list[_Put]:
+        try:
+            return list(zip(jobs, await self.insert_many_unique(jobs, None), strict=True))
+        except BulkWriteError as error:
+            _failures(error)
+            inserted = {entry["_id"] for entry in error.details.get("upserted", [])}
+        return [(job, job if job.id in inserted else await self._try_alone(job)) for job in jobs]
+
+    async def _try_alone(self, job: AnyJob) -> AnyJob | Exception:
+        """Give a job that was refused in company the very error that it gets by itself."""
+        try:
+            return await self.put(job)
+        except PyMongoError as error:
+            return error
+
     async def insert(self, jobs: Sequence[AnyJob], session: Session | None) -> None:
         """Insert jobs without keys, in order."""
-        if len(jobs) == 1:
-            await self._collection.insert_one(to_document(jobs[0]), session)
-            return
         for batch in in_batches(jobs, BATCH_SIZE):
             await self._collection.insert_many([to_document(job) for job in batch], session)
 
@@ -79,9 +122,9 @@ class Intake:
             if missing:
                 active = await self._active(list(missing.values()), session)
                 for position, job in list(missing.items()):
-                    if job.unique_key in active:
+                    if (job.name, job.unique_key) in active:
                         del missing[position]
-                        results[position] = active[job.unique_key]
+                        results[position] = active[job.name, job.unique_key]
             if not missing:
                 return [results[position] for position in range(len(jobs))]
         raise _contention(next(iter(missing.values())))
@@ -103,15 +146,15 @@ class Intake:
 
     async def _active(
         self, jobs: Sequence[AnyJob], session: Session | None
-    ) -> dict[str | None, AnyJob]:
+    ) -> dict[tuple[str, str | None], AnyJob]:
+        names = list({job.name for job in jobs})
         keys = list({job.unique_key for job in jobs})
         documents = await self._collection.find(
-            {"name": jobs[0].name, **KEYED, "uniqueKey": {"$in": keys, **KEYED["uniqueKey"]}},
+            {"name": one_of(names), **KEYED, "uniqueKey": {"$in": keys, **KEYED["uniqueKey"]}},
             session=session,
         )
-        return {
-            document["uniqueKey"]: to_job(document, deduplicated=True) for document in documents
-        }
+        active = [to_job(document, deduplicated=True) for document in documents]
+        return {(job.name, job.unique_key): job for job in active}
 
 
 def active_with_key(job: AnyJob) -> Document:
@@ -127,6 +170,15 @@ def in_batches(jobs: Sequence[AnyJob], size: int) -> Iterator[Sequence[AnyJob]]:
     """Cut a sequence into pieces of at most this size."""
     for start in range(0, len(jobs), size):
         yield jobs[start : start + size]
+
+
+def _failures(error: BulkWriteError) -> list[Document]:
+    """Give what single documents were refused for; raise what was refused to all of them."""
+    failures: list[Document] = error.details.get("writeErrors", [])
+    if not failures:
+        concern = error.details["writeConcernErrors"][-1]
+        raise WriteConcernError(concern.get("errmsg"), concern.get("code"), concern) from error
+    return failures
 
 
 def _contention(job: AnyJob) -> MonqueError:

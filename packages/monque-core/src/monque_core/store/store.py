@@ -9,6 +9,7 @@ from pymongo.errors import PyMongoError
 
 from monque_core.durations import to_milliseconds
 from monque_core.errors import MonqueConnectionError
+from monque_core.store.arrivals import Arrivals
 from monque_core.store.changes import Changes
 from monque_core.store.control import Control
 from monque_core.store.handle import Handle
@@ -42,6 +43,7 @@ class Store:
         self.codec = self._handle.codec
         self.contact = self._handle.contact
         self.intake = Intake(jobs)
+        self.arrivals = Arrivals(self.intake, in_place=in_place)
         self.schedules = Schedules(jobs, self.intake, self.codec)
         self.queue = Queue(jobs, owner)
         self.ledger = Ledger(jobs, owner)
