@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
-from monque_core.jobs.draft import Limits, draft_job, draft_schedule
+from monque_core.jobs.draft import Limits, alike, draft_job, draft_schedule
 from monque_core.jobs.rules import check_name, check_unique_key
 from monque_core.store.handle import native_session
 
@@ -98,29 +98,27 @@ class Producer(ABC):
 
         The options are those of `enqueue`; the unique key may be a function of the item.
         """
-
-        def draft() -> list[Job[T]]:
-            now = self._options.clock.now()
-            return [
-                draft_job(
-                    name,
-                    data,
-                    now=now,
-                    limits=self._limits,
-                    run_at=run_at,
-                    delay=delay,
-                    unique_key=unique_key(data) if callable(unique_key) else unique_key,
-                    priority=priority,
-                    max_retries=max_retries,
-                    timeout=timeout,
-                )
-                for data in items
-            ]
-
         items = list(items)
         transaction = native_session(session)
         if not items:
             return []
+        key = unique_key if callable(unique_key) else None
+
+        def draft() -> list[Job[T]]:
+            first = draft_job(
+                name,
+                items[0],
+                now=self._options.clock.now(),
+                limits=self._limits,
+                run_at=run_at,
+                delay=delay,
+                unique_key=unique_key(items[0]) if callable(unique_key) else unique_key,
+                priority=priority,
+                max_retries=max_retries,
+                timeout=timeout,
+            )
+            return [first, *alike(first, items[1:], key, self._limits)]
+
         jobs = await self._ready(draft)
         if unique_key is None:
             await self._store.intake.insert(jobs, transaction)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from bson import ObjectId
 
 from monque_core.jobs.cron import next_cron_run
-from monque_core.jobs.job import Job, JobStatus
+from monque_core.jobs.job import Job, JobStatus, twin
 from monque_core.jobs.payload import check_payload, schedule_key
 from monque_core.jobs.rules import (
     check_max_retries,
@@ -20,6 +20,7 @@ from monque_core.jobs.rules import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from datetime import datetime
 
     from bson.codec_options import CodecOptions
@@ -65,6 +66,21 @@ def draft_job(
         max_retries=check_max_retries(max_retries),
         timeout=check_timeout(timeout),
     )
+
+
+def alike(
+    first: Job[T], items: Iterable[T], key: Callable[[T], str] | None, limits: Limits
+) -> list[Job[T]]:
+    """Make a job like the first for each of some other items, or raise for one of them."""
+    jobs: list[Job[T]] = []
+    for data in items:
+        check_payload(data, limits.codec, limits.max_payload_size)
+        job = twin(first)
+        job.id, job.data = ObjectId(), data
+        if key is not None:
+            job.unique_key = check_unique_key(key(data))
+        jobs.append(job)
+    return jobs
 
 
 def draft_schedule(

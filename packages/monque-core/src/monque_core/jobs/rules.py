@@ -132,6 +132,8 @@ def _check_text(value: object, *, field: str, longest: int, spaces: bool) -> str
         raise refuse("is blank")
     if len(value) > longest:
         raise refuse(f"has {len(value)} characters")
+    if value.isprintable() and (spaces or " " not in value):
+        return value
     for character in value:
         category = unicodedata.category(character)
         if category == "Cs":
