@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from statistics import median
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One figure of one round: monque's, the limit's, and the naive way's where there is one."""
+    """One figure of one round: monque's, and the limit's and the naive way's where there is one."""
 
     monque: float
-    limit: float
+    limit: float | None = None
     naive: float | None = None
 
     @property
-    def of_limit(self) -> float:
+    def of_limit(self) -> float | None:
         """Give monque's share of the limit."""
-        return self.monque / self.limit
+        return self.monque / self.limit if self.limit else None
 
     @property
     def of_naive(self) -> float | None:
         """Give monque's multiple of the naive way."""
-        return None if self.naive is None else self.monque / self.naive
+        return self.monque / self.naive if self.naive else None
 
 
 @dataclass(slots=True)
@@ -35,18 +39,22 @@ class Measure:
 
     def summary(self) -> dict[str, object]:
         """Give the medians; ratios are taken within a round, where both saw the same machine."""
-        naive = [reading.naive for reading in self.readings if reading.naive is not None]
-        of_naive = [reading.of_naive for reading in self.readings if reading.of_naive is not None]
+        readings = self.readings
         return {
             "name": self.name,
             "unit": self.unit,
-            "monque": median(reading.monque for reading in self.readings),
-            "limit": median(reading.limit for reading in self.readings),
-            "of_limit": median(reading.of_limit for reading in self.readings),
-            "naive": median(naive) if naive else None,
-            "of_naive": median(of_naive) if of_naive else None,
-            "rounds": [[reading.monque, reading.limit, reading.naive] for reading in self.readings],
+            "monque": _middle([reading.monque for reading in readings]),
+            "limit": _middle([reading.limit for reading in readings]),
+            "of_limit": _middle([reading.of_limit for reading in readings]),
+            "naive": _middle([reading.naive for reading in readings]),
+            "of_naive": _middle([reading.of_naive for reading in readings]),
+            "rounds": [[reading.monque, reading.limit, reading.naive] for reading in readings],
         }
+
+
+def _middle(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 def percentile(values: list[float], share: float) -> float:

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from bson import ObjectId
+from pymongo import UpdateOne
 
 from monque_core.store.indexes import job_indexes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
     from pymongo.asynchronous.collection import AsyncCollection
 
     Jobs = AsyncCollection[dict[str, Any]]
+    Settle = Callable[[Jobs, list[ObjectId], ObjectId], Coroutine[Any, Any, None]]
+    Change = Callable[[], dict[str, Any]]
 
 NAME = "noop"
 BATCH_SIZE = 300
+"""As many as the engine claims at most, so that the limit has no worse round trips."""
 NAIVE_TASKS = 20
+_INSERT_SIZE = 20_000
 _OWNER = "raw"
 _ORDER = [("priority", -1), ("nextRunAt", 1)]
 _CLAIM_FIELDS = {"lockedAt": "", "claimedBy": "", "lastHeartbeat": "", "heartbeatInterval": ""}
@@ -30,7 +37,7 @@ async def prepare(jobs: Jobs) -> None:
     await jobs.create_indexes(list(job_indexes(retention=False)))
 
 
-def document(data: object) -> dict[str, Any]:
+def document(data: object, **fields: object) -> dict[str, Any]:
     """Give a pending job as the engine stores it."""
     now = datetime.now(UTC)
     return {
@@ -42,70 +49,100 @@ def document(data: object) -> dict[str, Any]:
         "failCount": 0,
         "createdAt": now,
         "updatedAt": now,
+        **fields,
     }
 
 
-async def fill(jobs: Jobs, count: int) -> None:
-    """Store so many due jobs."""
+async def fill(jobs: Jobs, count: int, **fields: object) -> None:
+    """Empty the collection and store so many jobs, due unless they are something else."""
     await prepare(jobs)
-    await jobs.insert_many([document({"number": number}) for number in range(count)])
+    await add(jobs, count, **fields)
 
 
-async def drain_in_batches(jobs: Jobs, count: int) -> float:
-    """Claim and complete all jobs in batches, the two overlapping; give the seconds."""
+async def add(jobs: Jobs, count: int, **fields: object) -> None:
+    """Store so many more jobs."""
+    for first in range(0, count, _INSERT_SIZE):
+        numbers = range(first, min(count, first + _INSERT_SIZE))
+        await jobs.insert_many([document({"number": number}, **fields) for number in numbers])
+
+
+async def drain_in_batches(jobs: Jobs, settle: Settle | None = None) -> float:
+    """Claim and settle all due jobs in batches, the two overlapping; give the seconds."""
+    settle = settle or complete_batch
     began = time.perf_counter()
-    completing: asyncio.Task[None] | None = None
-    done = 0
-    while done < count:
-        token, now = ObjectId(), datetime.now(UTC)
-        due = {"name": NAME, **_due(now)}
-        found = await jobs.find(due, {"_id": 1}, sort=_ORDER, limit=BATCH_SIZE).to_list()
-        ids = [one["_id"] for one in found]
-        await jobs.update_many({"_id": {"$in": ids}, **_due(now)}, _claim(token, now))
-        claimed = await jobs.find(
-            {"_id": {"$in": ids}, "status": "processing", "claimedBy": _OWNER, "claimToken": token}
-        ).to_list()
-        if completing is not None:
-            await completing
-        mine = [job["_id"] for job in claimed]
-        completing = asyncio.create_task(_complete(jobs, mine, token))
-        done += len(mine)
-    if completing is not None:
-        await completing
+    settling: asyncio.Task[None] | None = None
+    while (claimed := await claim_batch(jobs, BATCH_SIZE)) is not None:
+        if not claimed:
+            continue
+        if settling is not None:
+            await settling
+        token = claimed[0]["claimToken"]
+        settling = asyncio.create_task(settle(jobs, [job["_id"] for job in claimed], token))
+    if settling is not None:
+        await settling
     return time.perf_counter() - began
 
 
-async def drain_one_by_one(jobs: Jobs, count: int) -> float:
-    """Claim and complete every job by itself, from several tasks; give the seconds."""
+async def claim_batch(jobs: Jobs, size: int) -> list[dict[str, Any]] | None:
+    """Claim the first due jobs together: their ids, one update, and a look at what it got.
 
-    async def work() -> None:
-        while await claim_one(jobs, {"name": NAME}) is not None:
-            pass
+    None if nothing is due, and nothing if others took it.
+    """
+    token, now = ObjectId(), datetime.now(UTC)
+    due = {"name": NAME, **_due(now)}
+    found = await jobs.find(due, {"_id": 1}, sort=_ORDER, limit=size, batch_size=size + 1).to_list()
+    if not found:
+        return None
+    ids = {"$in": [one["_id"] for one in found]}
+    await jobs.update_many({"_id": ids, **_due(now)}, _claim(token, now))
+    return await jobs.find(held(ids, token), batch_size=size + 1).to_list()
 
+
+async def complete_batch(jobs: Jobs, ids: list[ObjectId], token: ObjectId) -> None:
+    """Complete jobs of one claim."""
+    await jobs.update_many(held({"$in": ids}, token), _completion())
+
+
+async def fail_batch(jobs: Jobs, ids: list[ObjectId], token: ObjectId) -> None:
+    """Send each job of a claim to its retry, which has a time of its own."""
+    await jobs.bulk_write(
+        [UpdateOne(held(job_id, token), retrial()) for job_id in ids], ordered=False
+    )
+
+
+async def drain_one_by_one(jobs: Jobs, count: int, change: Change | None = None) -> float:
+    """Claim and settle every job by itself, from several tasks; give the seconds."""
     began = time.perf_counter()
-    async with asyncio.TaskGroup() as tasks:
-        for _ in range(NAIVE_TASKS):
-            tasks.create_task(work())
+    await claim_all_one_by_one(jobs, change)
     seconds = time.perf_counter() - began
-    assert await jobs.count_documents({"status": "completed"}) == count
+    assert await jobs.count_documents({"status": "processing"}) == 0
+    assert await jobs.count_documents({"claims": 1}) == count
     return seconds
 
 
+async def claim_all_one_by_one(jobs: Jobs, change: Change | None = None) -> None:
+    """Claim and settle one job after the other in several tasks, until none is due."""
+
+    async def work() -> None:
+        while await claim_one(jobs, {"name": NAME}, change or _completion) is not None:
+            pass
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(NAIVE_TASKS):
+            tasks.create_task(work())
+
+
 async def claim_one(
-    jobs: Jobs, selection: dict[str, Any], *, complete: bool = True
+    jobs: Jobs, selection: dict[str, Any], change: Change | None = None
 ) -> dict[str, Any] | None:
-    """Claim a job by itself, and complete it unless told otherwise."""
+    """Claim a job by itself, and settle it if told how."""
     token, now = ObjectId(), datetime.now(UTC)
     found: dict[str, Any] | None = await jobs.find_one_and_update(
         {**selection, **_due(now)}, _claim(token, now), sort=_ORDER, return_document=True
     )
-    if found is not None and complete:
-        await jobs.update_one(_held(found["_id"], token), _completion())
+    if found is not None and change is not None:
+        await jobs.update_one(held(found["_id"], token), change())
     return found
-
-
-async def _complete(jobs: Jobs, ids: list[ObjectId], token: ObjectId) -> None:
-    await jobs.update_many(_held({"$in": ids}, token), _completion())
 
 
 def _due(now: datetime) -> dict[str, Any]:
@@ -125,7 +162,8 @@ def _claim(token: ObjectId, now: datetime) -> dict[str, Any]:
     return {"$set": claimed, "$inc": {"claims": 1}}
 
 
-def _held(selection: object, token: ObjectId) -> dict[str, Any]:
+def held(selection: object, token: ObjectId) -> dict[str, Any]:
+    """Match what a claim still owns."""
     return {
         "_id": selection,
         "status": "processing",
@@ -139,3 +177,18 @@ def _completion() -> dict[str, Any]:
         "$set": {"status": "completed", "updatedAt": datetime.now(UTC)},
         "$unset": {**_CLAIM_FIELDS, "failReason": ""},
     }
+
+
+def retrial() -> dict[str, Any]:
+    """Give the change that sends a job to its retry."""
+    now = datetime.now(UTC)
+    later = now + timedelta(hours=1)
+    failed = {"status": "pending", "updatedAt": now, "nextRunAt": later, "failCount": 1}
+    return {"$set": {**failed, "failReason": "ValueError: no"}, "$unset": _CLAIM_FIELDS}
+
+
+async def release_all(jobs: Jobs) -> None:
+    """Put everything back that is claimed."""
+    await jobs.update_many(
+        {"status": "processing"}, {"$set": {"status": "pending"}, "$unset": _CLAIM_FIELDS}
+    )

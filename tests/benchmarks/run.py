@@ -17,7 +17,18 @@ import pymongo
 from pymongo import AsyncMongoClient
 
 from monque_core import LocalMongo
-from tests.benchmarks import blocking, drain, intake, pickup, reactive
+from tests.benchmarks import (
+    blocking,
+    claiming,
+    drain,
+    idling,
+    intake,
+    memory,
+    pickup,
+    plots,
+    reactive,
+    settling,
+)
 from tests.benchmarks.measure import Measure
 
 if TYPE_CHECKING:
@@ -25,7 +36,12 @@ if TYPE_CHECKING:
 
     from tests.benchmarks.measure import Reading
 
-_RATE, _TIME, _PLANNING = "jobs/s", "ms", "docs/s"
+_RATE, _TIME, _PLANNING, _TIMES = "jobs/s", "ms", "docs/s", "×"
+_DIGITS = {_RATE: 0, _PLANNING: 0, "bytes": 0, _TIME: 1, _TIMES: 2, "commands/s": 3, "ms/s": 2}
+_IDLE_SECONDS = 60
+_SMALLEST_TO_WARM_UP = 0.1
+
+Line = tuple[str, str, "Reading"]
 
 
 async def run(rounds: int, scale: float) -> dict[str, Any]:
@@ -34,10 +50,14 @@ async def run(rounds: int, scale: float) -> dict[str, Any]:
     async with LocalMongo() as mongo, AsyncMongoClient[dict[str, Any]](mongo.uri) as client:
         server = await client.server_info()
         db = client["monque_bench"]
-        await _round(db, mongo.uri, scale / 10)
+        if scale >= _SMALLEST_TO_WARM_UP:
+            await _round(db, mongo.uri, scale / 10)
         for number in range(rounds):
             print(f"round {number + 1} of {rounds}", file=sys.stderr)
-            for unit, name, reading in await _round(db, mongo.uri, scale):
+            lines = await _round(db, mongo.uri, scale)
+            if number == rounds - 1:
+                lines += await _once(db, mongo.uri, scale)
+            for unit, name, reading in lines:
                 measures.setdefault(name, Measure(name, unit)).readings.append(reading)
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -54,27 +74,43 @@ async def run(rounds: int, scale: float) -> dict[str, Any]:
     }
 
 
-async def _round(
-    db: AsyncDatabase[dict[str, Any]], uri: str, scale: float
-) -> list[tuple[str, str, Reading]]:
-    readings: list[tuple[str, str, Reading]] = []
-
+async def _round(db: AsyncDatabase[dict[str, Any]], uri: str, scale: float) -> list[Line]:
     def scaled(count: int) -> int:
         return max(10, round(count * scale))
 
-    drained = await drain.measure(db, scaled(5000))
-    readings += [(_RATE, name, reading) for name, reading in drained.items()]
+    drained = await drain.measure(db, scaled(10_000))
+    drained |= await drain.measure_processes(db, uri, scaled(20_000))
+    settled = await settling.measure(db, scaled(3000))
     stored = await intake.measure(db, scaled(400), scaled(10_000))
-    readings += [(_RATE, name, reading) for name, reading in stored.items()]
-    blocked = await asyncio.to_thread(blocking.measure, uri, db.name, scaled(400))
-    readings += [(_RATE, name, reading) for name, reading in blocked.items()]
+    stored |= await asyncio.to_thread(blocking.measure, uri, db.name, scaled(400))
     picked_up = await pickup.measure(db, uri, scaled(150))
-    readings += [(_TIME, name, reading) for name, reading in picked_up.items()]
     planned = await reactive.measure_planning(db, scaled(20_000))
-    readings += [(_PLANNING, name, reading) for name, reading in planned.items()]
     reached = await reactive.measure_latency(db, scaled(1000))
-    readings += [(_TIME, name, reading) for name, reading in reached.items()]
-    return readings
+    return [
+        *_lines(_RATE, drained | settled | stored),
+        *_lines(_TIME, picked_up),
+        *_lines(_PLANNING, planned),
+        *_lines(_TIME, reached),
+    ]
+
+
+async def _once(db: AsyncDatabase[dict[str, Any]], uri: str, scale: float) -> list[Line]:
+    """Measure what takes long and hardly differs from round to round."""
+    claimed = await claiming.measure(db, scale, max(5, round(100 * scale)))
+    growth = {"claim, 1,000,000 jobs stored over 1,000": claiming.growth(claimed)}
+    sizes = await memory.measure(db, max(10, round(2000 * scale)))
+    commands, cpu = (await idling.measure(uri, db.name, _IDLE_SECONDS * min(1.0, scale))).items()
+    return [
+        *_lines(_TIME, claimed),
+        *_lines(_TIMES, growth),
+        *_lines("commands/s", dict([commands])),
+        *_lines("ms/s", dict([cpu])),
+        *_lines("bytes", sizes),
+    ]
+
+
+def _lines(unit: str, readings: dict[str, Reading]) -> list[Line]:
+    return [(unit, name, reading) for name, reading in readings.items()]
 
 
 def table(result: dict[str, Any]) -> str:
@@ -84,18 +120,20 @@ def table(result: dict[str, Any]) -> str:
         "|---|---:|---:|---:|---:|---:|",
     ]
     for measure in result["measures"]:
-        digits = 1 if measure["unit"] == _TIME else 0
-        naive, of_naive = measure["naive"], measure["of_naive"]
+        of_limit, of_naive = measure["of_limit"], measure["of_naive"]
         cells = [
             measure["name"],
-            f"{measure['monque']:,.{digits}f} {measure['unit']}",
-            f"{measure['limit']:,.{digits}f} {measure['unit']}",
-            f"{measure['of_limit']:.2f}",
-            "" if naive is None else f"{naive:,.{digits}f} {measure['unit']}",
+            *(_figure(measure[key], measure["unit"]) for key in ("monque", "limit")),
+            "" if of_limit is None else f"{of_limit:.2f}",
+            _figure(measure["naive"], measure["unit"]),
             "" if of_naive is None else f"{of_naive:.1f} ×",
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _figure(value: float | None, unit: str) -> str:
+    return "" if value is None else f"{value:,.{_DIGITS[unit]}f} {unit}"
 
 
 def main() -> None:
@@ -104,12 +142,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="the medians of so many (default: 3)")
     parser.add_argument("--scale", type=float, default=1.0, help="more or fewer jobs (default: 1)")
     parser.add_argument("--output", type=Path, default=Path("build", "bench.json"))
+    parser.add_argument("--plots", type=Path, help="where the plots go (default: beside --output)")
     options = parser.parse_args()
     began = time.monotonic()
     result = asyncio.run(run(options.rounds, options.scale))
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     print(table(result))
+    for image in plots.draw(result, options.plots or options.output.parent):
+        print(f"drawn: {image}", file=sys.stderr)
     print(f"\n{time.monotonic() - began:.0f} s; written to {options.output}", file=sys.stderr)
 
 

@@ -1,0 +1,77 @@
+"""What a claim costs in a collection of a thousand jobs, and of a million."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from bson import ObjectId
+
+from monque_core.options import Options
+from monque_core.store.store import Store
+from tests.benchmarks import raw
+from tests.benchmarks.measure import Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from pymongo.asynchronous.database import AsyncDatabase
+
+    Db = AsyncDatabase[dict[str, Any]]
+
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+_BATCH_SIZE = 100
+_WARM_UP = 5
+
+
+async def measure(db: Db, scale: float, times: int) -> dict[str, Reading]:
+    """Claim a hundred jobs from collections of each size, again and again; milliseconds.
+
+    Half the jobs are due and half are completed, and what was claimed is put back each time.
+    """
+    jobs = db["monque_jobs"]
+    store = Store(db, Options.parse({}))
+
+    async def own_claim() -> int:
+        now, token = datetime.now(UTC), ObjectId()
+        candidates = await store.queue.look([raw.NAME], _BATCH_SIZE, now)
+        return len(await store.queue.claim_batch(candidates, token, now))  # type: ignore[arg-type]  # none is unreadable
+
+    async def bare_claim() -> int:
+        return len(await raw.claim_batch(jobs, _BATCH_SIZE) or ())
+
+    async def milliseconds(claim: Callable[[], Awaitable[int]]) -> float:
+        began = time.perf_counter()
+        assert await claim() == _BATCH_SIZE
+        seconds = time.perf_counter() - began
+        await raw.release_all(jobs)
+        return seconds * 1000
+
+    readings = {}
+    for size in SIZES:
+        stored = max(4 * _BATCH_SIZE, round(size * scale))
+        await _fill(db, stored)
+        own, bare = [], []
+        for _ in range(times + _WARM_UP):
+            own.append(await milliseconds(own_claim))
+            bare.append(await milliseconds(bare_claim))
+        reading = Reading(median(own[_WARM_UP:]), median(bare[_WARM_UP:]))
+        readings[f"claim of {_BATCH_SIZE}, {size:,} jobs stored"] = reading
+    return readings
+
+
+def growth(readings: dict[str, Reading]) -> Reading:
+    """Give how much dearer a claim is in the largest collection than in the smallest."""
+    first, *_, last = readings.values()
+    assert first.limit is not None
+    assert last.limit is not None
+    return Reading(last.monque / first.monque, last.limit / first.limit)
+
+
+async def _fill(db: Db, count: int) -> None:
+    await raw.fill(db["monque_jobs"], count // 2, status="completed")
+    await raw.add(db["monque_jobs"], count - count // 2)
+    # Or the checkpoint of what was just stored would be measured.
+    await db.client.admin.command("fsync")
