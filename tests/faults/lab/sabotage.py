@@ -66,27 +66,27 @@ def _double_claim() -> None:
 
 def _lost_enqueue() -> None:
     """Acknowledge some jobs that were not stored."""
-    insert = Intake.insert
+    put = Intake.put
     numbers = itertools.count(1)
 
-    async def sometimes(self: Intake, jobs: Any, session: Any) -> None:
-        if next(numbers) % _EVERY:
-            await insert(self, jobs, session)
+    async def sometimes(self: Intake, job: Any, session: Any = None) -> Any:
+        return await put(self, job, session) if next(numbers) % _EVERY else job
 
-    _put(Intake, "insert", sometimes)
+    _put(Intake, "put", sometimes)
 
 
 def _stored_twice() -> None:
     """Store some jobs a second time, as a careless retry would."""
-    insert = Intake.insert
+    put = Intake.put
     numbers = itertools.count(1)
 
-    async def sometimes(self: Intake, jobs: Any, session: Any) -> None:
-        await insert(self, jobs, session)
-        if next(numbers) % _EVERY == 0 and session is None:
-            await insert(self, [replace(job, id=ObjectId()) for job in jobs], session)
+    async def sometimes(self: Intake, job: Any, session: Any = None) -> Any:
+        stored = await put(self, job, session)
+        if next(numbers) % _EVERY == 0 and session is None and job.unique_key is None:
+            await put(self, replace(job, id=ObjectId()))
+        return stored
 
-    _put(Intake, "insert", sometimes)
+    _put(Intake, "put", sometimes)
 
 
 def _keys_ignored() -> None:

@@ -101,22 +101,29 @@ class Handle:
 
     async def next_change(self, stream: Any) -> Document | None:
         """Wait for a change, for which MongoDB may take its time."""
-        change: Document | None = await self._keep_contact(
-            self._call(stream.try_next, (), {}), None, may_wait=True
+        change: Document | None = await self._notice_outage(
+            self._call(stream.try_next, (), {}), None
         )
+        if change is not None or stream.alive:
+            # Else it is the driver alone that has spoken, of a stream that was closed under it.
+            self.contact.made(time.monotonic())
         return change
 
     async def close(self, stream: Any) -> None:
         """Close a change stream, of which the driver swallows every fault."""
         await self._call(stream.close, (), {})
 
-    async def _keep_contact(
-        self, reply: Awaitable[R], session: Session | None, *, may_wait: bool = False
-    ) -> R:
+    async def _keep_contact(self, reply: Awaitable[R], session: Session | None) -> R:
         """Wait for a reply, and take note whether MongoDB could be reached."""
         asked_at = time.monotonic()
+        result = await self._notice_outage(reply, session)
+        self.contact.made(asked_at)
+        return result
+
+    async def _notice_outage(self, reply: Awaitable[R], session: Session | None) -> R:
+        """Wait for a reply, and take note if MongoDB could not be reached."""
         try:
-            result = await reply
+            return await reply
         except (ConnectionFailure, InvalidOperation, OperationFailure) as error:
             if not _is_outage(error):
                 raise
@@ -125,8 +132,6 @@ class Handle:
                 # The caller's transaction needs the driver's labels to know what to repeat.
                 raise
             raise MonqueConnectionError(f"MongoDB cannot be reached: {error}") from error
-        self.contact.made(time.monotonic() if may_wait else asked_at)
-        return result
 
     async def _call(
         self, method: Callable[..., Any], arguments: tuple[object, ...], keywords: dict[str, object]
