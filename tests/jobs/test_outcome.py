@@ -14,8 +14,10 @@ from monque_core.jobs.outcome import (
     Advanced,
     Failed,
     OccurrenceFailed,
+    Outcome,
     Retrying,
     RetryPolicy,
+    abridged,
     after_exhaustion,
     after_failure,
     after_success,
@@ -66,7 +68,7 @@ class TestSuccess:
     ) -> None:
         outcome = after_success(a_schedule(**fields), NOW)
         assert isinstance(outcome, Failed)
-        assert next(iter(fields.values())) in outcome.reason
+        assert next(iter(fields.values())) in str(outcome.reason)
 
 
 class TestFailure:
@@ -113,7 +115,7 @@ class TestFailure:
     def test_that_exhausts_a_schedule_nobody_can_read_ends_it(self) -> None:
         outcome = after_exhaustion(a_schedule(repeat_interval="never"), "boom", NOW)
         assert isinstance(outcome, Failed)
-        assert "never" in outcome.reason
+        assert "never" in str(outcome.reason)
 
     @quick
     @given(
@@ -235,3 +237,24 @@ class TestSettledJob:
         settled(job, COMPLETED, LATER)
         assert job.status == "processing"
         assert job.claimed_by == "me"
+
+
+class TestAbridged:
+    @pytest.mark.parametrize(
+        "outcome",
+        [Failed("x" * 9000), Retrying("x" * 9000, NOW), OccurrenceFailed("x" * 9000, NOW)],
+    )
+    def test_has_a_shorter_reason_then_none_and_then_is_no_more(self, outcome: Outcome) -> None:
+        shorter = abridged(outcome)
+        assert isinstance(shorter, type(outcome))
+        reason = getattr(shorter, "reason", None)
+        assert 0 < len(str(reason)) <= 200
+        assert str(reason).endswith("…")
+        bare = abridged(shorter)
+        assert bare is not None
+        assert getattr(bare, "reason", "") is None
+        assert abridged(bare) is None
+
+    @pytest.mark.parametrize("outcome", [COMPLETED, RELEASED, Advanced(NOW)])
+    def test_of_what_has_no_reason_there_is_none(self, outcome: Outcome) -> None:
+        assert abridged(outcome) is None

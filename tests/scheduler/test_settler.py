@@ -151,6 +151,8 @@ async def test_an_outcome_the_server_refuses_holds_up_no_other_and_is_kept(
     assert await count_by_status(db) == {"completed": 21, "failed": 1}
     (failure,) = happenings.of("job:fail")
     assert (failure.job.data, failure.will_retry) == ("refused", False)
+    # The reason that was left out in vain is there again.
+    assert (await stored(db, failure.job)).fail_reason == "RuntimeError: as told"
 
 
 async def test_a_failed_occurrence_interrupted_between_its_two_writes_leaves_one_copy(

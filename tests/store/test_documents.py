@@ -263,7 +263,7 @@ class TestReading:
     def test_says_that_a_field_is_missing(self) -> None:
         document = a_document()
         del document["nextRunAt"]
-        with pytest.raises(InvalidJobError, match=r"next_run_at is missing$"):
+        with pytest.raises(InvalidJobError, match=r"next_run_at is missing, in the document"):
             to_job(document)
 
     @quick

@@ -11,8 +11,9 @@ import pytest
 from bson import Decimal128, ObjectId
 
 from monque_core.jobs.job import Job
+from monque_core.store.aside import Unreadable
 from monque_core.store.documents import to_document
-from monque_core.store.queue import Candidate, Unreadable
+from monque_core.store.queue import Candidate
 from tests.support.payloads import ONE_OF_EACH
 from tests.support.samples import NOW, a_job
 from tests.support.stored import jobs_in, stored, stored_jobs
@@ -348,12 +349,22 @@ class TestForeignDocuments:
         assert isinstance(batch[0], Unreadable)
         assert isinstance(batch[1], Job)
 
-        for job in (first, second):
+        for job, error in ((first, met.error), (second, batch[0].error)):
             document = await document_of(db, job)
             assert document["status"] == "failed"
-            assert document["failReason"] == str(batch[0].error)
+            assert document["failReason"] == str(error)
+            assert str(job.id) in str(error)
             assert document[field] == value or field == "claims"
             assert "claimedBy" not in document
+
+    async def test_are_left_to_the_next_look_by_whoever_only_asks(
+        self, db: Db, store: Store
+    ) -> None:
+        job = a_job(next_run_at=ago(9))
+        await put(db, job)
+        await set_fields(db, job, name=["send-email"])
+        assert await store.queue.has_due(["send-email"], NOW)
+        assert (await document_of(db, job))["status"] == "pending"
 
     async def test_that_a_look_stumbles_over_are_failed(self, db: Db, store: Store) -> None:
         job, sound = a_job(next_run_at=ago(9)), a_job()

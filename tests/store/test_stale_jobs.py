@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from bson import Decimal128, ObjectId
 
+from monque_core import InvalidJobError
 from monque_core.jobs.job import JobStatus
 from monque_core.store.documents import to_document
+from monque_core.store.staleness import is_interval
 from tests.support.samples import NOW, a_job, a_schedule
 from tests.support.stored import jobs_in, stored, stored_jobs
 from tests.support.stores import claim, document_of, open_store, put, set_fields
@@ -306,6 +308,13 @@ class TestAdoption:
         assert await other.stale_jobs.revive(theirs, theirs.jobs, NOW) == 0
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf, True, -1, 0, 2**60, "30000", None, [1]])
+def test_what_can_be_no_interval_is_not_taken_for_one(value: object) -> None:
+    assert is_interval(30_000)
+    assert is_interval(0.5)
+    assert not is_interval(value)
+
+
 class TestForeignDocuments:
     async def test_that_are_no_jobs_are_failed_and_told(self, db: Db, store: Store) -> None:
         broken, sound = a_running(timedelta(days=1)), a_running(timedelta(days=1))
@@ -314,6 +323,7 @@ class TestForeignDocuments:
         batch = await store.stale_jobs.find(NOW, 10)
         assert ids(batch.jobs) == {sound.id}
         (error,) = batch.unreadable
+        assert isinstance(error, InvalidJobError)
         assert error.field == "fail_count"
         document = await document_of(db, broken)
         assert (document["status"], document["failReason"]) == ("failed", str(error))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from bson import ObjectId
 
 from monque_core.options import Options
+from monque_core.store.aside import Unreadable
 from monque_core.store.documents import to_document
-from monque_core.store.queue import Unreadable
 from monque_core.store.store import Store
 from tests.support.samples import NOW
 from tests.support.stored import jobs_in

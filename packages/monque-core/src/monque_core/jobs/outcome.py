@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
@@ -13,6 +13,7 @@ from monque_core.jobs.cron import next_cron_run
 from monque_core.jobs.job import AnyJob, JobStatus, twin
 
 LONGEST_REASON = 8_000
+_SHORT_REASON = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Advanced:
 class Retrying:
     """A run failed and another one follows."""
 
-    reason: str
+    reason: str | None
     at: datetime
 
 
@@ -53,14 +54,14 @@ class Retrying:
 class Failed:
     """A one-off job is given up."""
 
-    reason: str
+    reason: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class OccurrenceFailed:
     """One occurrence of a recurring job is given up; the schedule goes on."""
 
-    reason: str
+    reason: str | None
     at: datetime
 
 
@@ -112,14 +113,34 @@ def next_tick(job: AnyJob, now: datetime) -> datetime:
 
 def failure_reason(error: BaseException) -> str:
     """Put an exception into words that can be stored, whatever its `__str__` does."""
-    kind = type(error).__name__
     try:
-        message = str(error)
-    except Exception:  # noqa: BLE001  # a message that cannot be read is still a failure
+        kind = str.__str__(type(error).__name__)
+    except BaseException:  # noqa: BLE001  # a class may say anything when asked for its name
+        kind = "Exception"
+    try:
+        message = str.__str__(str(error))
+    except BaseException:  # noqa: BLE001  # a message that cannot be read is still a failure
         message = "(its message cannot be read)"
-    text = f"{kind}: {message}" if message else kind
-    text = text.encode("utf-8", "replace").decode("utf-8")
-    return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 1]}…"
+    text = f"{kind}: {message[:LONGEST_REASON]}" if message else kind
+    return _cut(text.encode("utf-8", "replace").decode("utf-8"), LONGEST_REASON)
+
+
+def abridged(outcome: Outcome) -> Outcome | None:
+    """Give an outcome whose reason takes less room, at last none; None if there is no less."""
+    match outcome:
+        case Retrying(reason=str() as reason) | Failed(reason=str() as reason):
+            return replace(outcome, reason=_shorter(reason))
+        case OccurrenceFailed(reason=str() as reason):
+            return replace(outcome, reason=_shorter(reason))
+    return None
+
+
+def _shorter(reason: str) -> str | None:
+    return _cut(reason, _SHORT_REASON) if len(reason) > _SHORT_REASON else None
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def settled(job: AnyJob, outcome: Outcome, now: datetime) -> AnyJob:

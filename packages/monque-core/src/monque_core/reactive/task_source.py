@@ -80,12 +80,12 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
         """Tell whether a claimed record was suspicious when it was waiting."""
         return bool(work.history) and work.history[-1].status == ExecutionStatus.INTERRUPTED
 
-    def turned_away(self, found: TurnedAway) -> None:
+    def turned_away(self, found: TurnedAway, error: Exception) -> None:
         """Say that a record was given up with its process, or is no record."""
         if isinstance(found, Spent):
-            self._announcer.failed(found.record, found.error, will_retry=False)
+            self._announcer.failed(found.record, error, will_retry=False)
         else:
-            self._announcer.errored(found.error)
+            self._announcer.errored(error)
 
     def begin(self, run: Run[TaskRecord]) -> Work:
         """Say that a task starts, and give its handler what it works with."""
@@ -136,6 +136,10 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
         renewable = [run.work for run in runs if not _is_in_transaction(run)]
         lost = await self._records.ledger.renew(renewable, now) if renewable else set()
         return lost - {(run.work.id, run.work.claim_token) for run in runs if _may_be_over(run)}
+
+    def refused(self, work: TaskRecord, error: Exception) -> None:
+        """Say that MongoDB refuses an outcome, which is kept and tried again."""
+        self._announcer.errored(error, work)
 
     def lost(self, work: TaskRecord) -> None:
         """Say that a claim was taken over while its handler ran."""

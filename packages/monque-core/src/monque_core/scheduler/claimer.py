@@ -231,7 +231,8 @@ class Claimer(Generic[W, C]):
         sound: list[R] = []
         for one in found:
             if isinstance(one, TurnedAway):
-                self._source.turned_away(one)
+                if one.error is not None:
+                    self._source.turned_away(one, one.error)
             elif one is not None:
                 sound.append(one)
         return sound

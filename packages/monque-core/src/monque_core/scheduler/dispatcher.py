@@ -141,8 +141,9 @@ class Dispatcher(Loop, Generic[W, C]):
             self._wakeups.reset()
             try:
                 await self._turn()
+                self._went_well()
             except Exception as error:  # noqa: BLE001  # no fault may end the dispatcher
-                self._report(error)
+                self._complain(error)
                 self.look_now()
                 await asyncio.sleep(_PAUSE_AFTER_FAULT)
 

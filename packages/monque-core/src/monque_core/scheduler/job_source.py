@@ -16,6 +16,7 @@ from monque_core.jobs.outcome import (
     Released,
     Retrying,
     RetryPolicy,
+    abridged,
     after_failure,
     after_success,
     failure_reason,
@@ -26,6 +27,7 @@ from monque_core.scheduler.probation import is_suspicious
 from monque_core.scheduler.source import Ending, Source
 from monque_core.store.ledger import Rescheduled, Settlement, Verdict
 from monque_core.store.queue import Candidate
+from monque_core.store.refusals import is_of_the_document
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -73,9 +75,9 @@ class JobSource(Source[AnyJob, Candidate]):
         """Tell whether a claimed job was suspicious when it was waiting."""
         return is_suspicious(work.claims - 1, work.fail_count, self._policy.limit_for(work))
 
-    def turned_away(self, found: TurnedAway) -> None:
+    def turned_away(self, found: TurnedAway, error: Exception) -> None:  # noqa: ARG002  # the error names it
         """Say that a document is no job."""
-        self._announcer.errored(found.error)
+        self._announcer.errored(error)
 
     def begin(self, run: Run[AnyJob]) -> Work:
         """Say that a job starts, and give it to its handler."""
@@ -122,6 +124,18 @@ class JobSource(Source[AnyJob, Candidate]):
         else:
             self._announce(ending, now)
         return True
+
+    def abridge(self, ending: Ending[AnyJob], refusal: Exception) -> bool:
+        """Shorten the reason of a failure, or leave it out, for a job that has no room for it."""
+        shorter = abridged(ending.outcome) if is_of_the_document(refusal) else None
+        if shorter is None:
+            return False
+        ending.outcome = shorter
+        return True
+
+    def refused(self, work: AnyJob, error: Exception) -> None:
+        """Say that MongoDB refuses an outcome, which is kept and tried again."""
+        self._announcer.errored(error, work)
 
     async def renew(self, runs: Sequence[Run[AnyJob]], now: datetime) -> Collection[Claim]:
         """Keep claims alive, and give those that are no longer ours."""

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
+
+from monque_core.errors import MonqueConnectionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from datetime import timedelta
+
+logger = logging.getLogger("monque")
 
 _PAUSE_AFTER_FAULT = 1.0
 _CANCEL_AGAIN_AFTER = 2.5
@@ -20,6 +25,7 @@ class Loop(ABC):
     def __init__(self, report: Callable[[BaseException], None]) -> None:
         self._report = report
         self._task: asyncio.Task[None] | None = None
+        self._fault: tuple[object, ...] | None = None
 
     def start(self) -> None:
         """Begin; a loop that has been stopped can begin again."""
@@ -39,8 +45,25 @@ class Loop(ABC):
                 await self._run()
                 return
             except Exception as error:  # noqa: BLE001  # no fault may end a loop
-                self._report(error)
+                self._complain(error)
                 await asyncio.sleep(_PAUSE_AFTER_FAULT)
+
+    def _complain(self, error: Exception) -> None:
+        """Report a fault, but not the same one again until something went well.
+
+        Outages are all reported: whoever hears of them tells of each once.
+        """
+        # What a server says of an error has times in it; its code does not change.
+        fault = (type(error), getattr(error, "code", None) or str(error))
+        if fault == self._fault and not isinstance(error, MonqueConnectionError):
+            logger.debug("once more: %s", error)
+        else:
+            self._fault = fault
+            self._report(error)
+
+    def _went_well(self) -> None:
+        """Let the next fault be reported, whatever it is."""
+        self._fault = None
 
     @abstractmethod
     async def _run(self) -> None:
@@ -99,8 +122,9 @@ class Periodic(Loop):
             pause = self._interval
             try:
                 await self._tick()
+                self._went_well()
             except Exception as error:  # noqa: BLE001  # no fault may end a loop
-                self._report(error)
+                self._complain(error)
                 pause = min(self._interval, _PAUSE_AFTER_FAULT)
 
     @abstractmethod

@@ -8,6 +8,7 @@ from monque_core.errors import MonqueConnectionError, MonqueError
 from monque_core.jobs.outcome import RetryPolicy, after_exhaustion, settled
 from monque_core.scheduler.loop import Periodic
 from monque_core.store.ledger import Settlement
+from monque_core.store.staleness import is_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,9 +103,8 @@ class Recovery(Periodic):
 
     def _could_be_heard(self, job: AnyJob) -> bool:
         """Tell whether the owner had its three heartbeats' time since MongoDB was last away."""
-        if not isinstance(job.heartbeat_interval, (int, float)):
-            return True
-        return self._store.contact.could_hear(job.heartbeat_interval / 1000)
+        interval = job.heartbeat_interval
+        return not is_interval(interval) or self._store.contact.could_hear(interval / 1000)
 
     async def _fail(self, batch: StaleBatch, job: AnyJob) -> bool:
         """Give up a job through the ordinary failure, which a claim of our own allows."""

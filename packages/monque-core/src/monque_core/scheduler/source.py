@@ -143,7 +143,7 @@ class Source(ABC, Generic[W, C]):
         """Tell whether claimed work was suspicious when it was waiting."""
 
     @abstractmethod
-    def turned_away(self, found: TurnedAway) -> None:
+    def turned_away(self, found: TurnedAway, error: Exception) -> None:
         """Say that something in the queue was set aside."""
 
     @abstractmethod
@@ -169,6 +169,14 @@ class Source(ABC, Generic[W, C]):
     @abstractmethod
     def close(self, ending: Ending[W], verdict: Any, now: datetime) -> bool:
         """Tell what was written; False if the ending was changed and must be settled again."""
+
+    def abridge(self, ending: Ending[W], refusal: Exception) -> bool:  # noqa: ARG002  # if it can be
+        """Make an outcome that MongoDB refuses smaller; False if that cannot be, or cannot help."""
+        return False
+
+    @abstractmethod
+    def refused(self, work: W, error: Exception) -> None:
+        """Say that MongoDB refuses an outcome, which is kept and tried again."""
 
     @abstractmethod
     async def renew(self, runs: Sequence[Run[W]], now: datetime) -> Collection[Claim]:

@@ -11,6 +11,7 @@ from bson import ObjectId
 from monque_core.durations import to_milliseconds
 from monque_core.errors import InvalidJobError
 from monque_core.jobs.job import AnyJob, Job, JobStatus
+from monque_core.store.forgiving import Undecodable, undecodable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,6 +62,8 @@ def to_document(job: AnyJob) -> Document:
 
 def to_job(document: Mapping[str, Any], *, deduplicated: bool = False) -> AnyJob:
     """Read a job; a stored null is unset. Raise `InvalidJobError` for what no job can be."""
+    if type(document) is Undecodable:
+        raise undecodable(document["data"], document["_id"])
     job = _read(document, deduplicated=deduplicated)
     if not _is_sound(job):
         _mend(job)
@@ -92,15 +95,15 @@ def _read(document: Mapping[str, Any], *, deduplicated: bool) -> AnyJob:
         claims=get("claims") or 0,
         priority=get("priority") or 0,
         max_retries=get("maxRetries"),
-        timeout=None if timeout_ms is None else _milliseconds(timeout_ms),
+        timeout=None if timeout_ms is None else _milliseconds(timeout_ms, document["_id"]),
         deduplicated=deduplicated,
     )
 
 
-def _milliseconds(value: object) -> timedelta:
+def _milliseconds(value: object, job_id: object) -> timedelta:
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e15:
         return timedelta(milliseconds=value)
-    raise unreadable("timeoutMs", value)
+    raise unreadable("timeoutMs", value, job_id)
 
 
 _REQUIRED: dict[str, type] = {
@@ -144,7 +147,7 @@ def _is_sound(job: AnyJob) -> bool:
 def _mend(job: AnyJob) -> None:
     """Accept what other programs write a little differently; refuse what no job can be."""
     if not isinstance(job.id, Hashable):
-        raise unreadable("_id", job.id)
+        raise unreadable("_id", job.id, job.id)
     if isinstance(job.id, ObjectId):
         for attribute in ("created_at", "updated_at"):
             if getattr(job, attribute) is None:
@@ -156,9 +159,9 @@ def _mend(job: AnyJob) -> None:
         elif (kind is int or not isinstance(value, kind)) and not (
             value is None and attribute in _IF_SET
         ):
-            raise unreadable(attribute, value)
+            raise unreadable(attribute, value, job.id)
     if job.status not in JobStatus.ALL:
-        raise unreadable("status", job.status)
+        raise unreadable("status", job.status, job.id)
 
 
 def _is_count(value: object) -> TypeGuard[float]:
@@ -171,14 +174,19 @@ def _is_count(value: object) -> TypeGuard[float]:
     )
 
 
-def unreadable(field: str, value: object) -> InvalidJobError:
-    """Say which field keeps a document from being a job."""
+def unreadable(field: str, value: object, job_id: object) -> InvalidJobError:
+    """Say which field keeps which document from being a job."""
     return InvalidJobError(
         field,
         value,
-        f"the stored job cannot be read: {field} is {_described(value)}",
+        f"the stored job cannot be read: {field} is {_described(value)}, "
+        f"in the document {_brief(job_id)}",
     )
 
 
 def _described(value: object) -> str:
-    return "missing" if value is None else f"{str(value)[:50]!r} ({type(value).__name__})"
+    return "missing" if value is None else f"{_brief(value)} ({type(value).__name__})"
+
+
+def _brief(value: object) -> str:
+    return repr(str(value)[:50])

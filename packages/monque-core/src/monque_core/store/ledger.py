@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from bson import ObjectId
 from pymongo import UpdateMany
-from pymongo.errors import DuplicateKeyError
+from pymongo.errors import DuplicateKeyError, WriteError
 
 from monque_core.jobs.job import AnyJob, Job, JobStatus
 from monque_core.jobs.outcome import (
@@ -23,6 +23,7 @@ from monque_core.jobs.outcome import (
     Retrying,
 )
 from monque_core.store.documents import to_document
+from monque_core.store.refusals import write_each
 from monque_core.store.transitions import (
     Owner,
     Transition,
@@ -83,8 +84,13 @@ class Ledger:
     ) -> set[tuple[ObjectId, ObjectId | None]]:
         """Keep claims alive; give (id, token) of those that are no longer ours."""
         step = renew(jobs, self._owner, now)
-        if await self._collection.update_many(step.filter, step.update) == len(jobs):
-            return set()
+        try:
+            if await self._collection.update_many(step.filter, step.update) == len(jobs):
+                return set()
+        except WriteError:
+            # One that the server refuses must not cost the others their claims.
+            await write_each(self._collection, [job.id for job in jobs], step)
+            raise
         found = await self._collection.find(held(jobs, self._owner), projection={"claimToken": 1})
         kept = {(document["_id"], document["claimToken"]) for document in found}
         return {(job.id, job.claim_token) for job in jobs} - kept
@@ -202,7 +208,7 @@ def _is_anothers_doing(settlement: Settlement, state: Document) -> bool:
             return put_back
 
 
-def _failed_copy(job: AnyJob, data: object, reason: str, now: datetime) -> AnyJob:
+def _failed_copy(job: AnyJob, data: object, reason: str | None, now: datetime) -> AnyJob:
     return Job(
         id=_occurrence_id(job),
         name=job.name,

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from pymongo.errors import OperationFailure, WriteError
+
 from monque_core.errors import InvalidJobError
+from monque_core.store.aside import Aside, Unreadable
 from monque_core.store.documents import to_job, unreadable
 from monque_core.store.indexes import PENDING, PROCESSING
+from monque_core.store.refusals import is_of_the_document, write_each
 from monque_core.store.selection import one_of
-from monque_core.store.transitions import CLAIM_ORDER, Owner, claim, claimed, due, set_aside
-from monque_core.store.turned_away import TurnedAway
+from monque_core.store.transitions import CLAIM_ORDER, Owner, claim, claimed, due
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
     from monque_core.jobs.job import AnyJob
     from monque_core.store.handle import Collection, Document
+    from monque_core.store.transitions import Transition
 
 _CANDIDATE_FIELDS = {"name": 1, "claims": 1, "failCount": 1, "maxRetries": 1}
 
@@ -40,24 +44,20 @@ class Candidate:
         return self.claims > self.failures
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable(TurnedAway):
-    """A document in the queue that is no job, and was set aside as failed."""
-
-
 class Queue:
     """The pending side of the jobs collection."""
 
     def __init__(self, collection: Collection, owner: Owner) -> None:
         self._collection = collection
         self._owner = owner
+        self._aside = Aside(collection)
 
     async def look(
         self, names: Sequence[str], limit: int, now: datetime
     ) -> list[Candidate | Unreadable]:
         """See the first due jobs of all these names together, in one cheap query."""
         documents = await self._collection.find(
-            {"name": one_of(names), **due(now)},
+            {"name": one_of(names), **due(now), **self._aside.others},
             projection=_CANDIDATE_FIELDS,
             sort=CLAIM_ORDER,
             limit=limit,
@@ -68,7 +68,8 @@ class Queue:
         self, limits: Mapping[str, int], now: datetime
     ) -> list[Candidate | Unreadable]:
         """See the first due jobs of each name, so that no name hides another; still one query."""
-        branches = [_first_due(name, limit, now) for name, limit in limits.items()]
+        others = self._aside.others
+        branches = [_first_due(name, limit, now, others) for name, limit in limits.items()]
         pipeline = branches[0] + [
             {"$unionWith": {"coll": self._collection.name, "pipeline": branch}}
             for branch in branches[1:]
@@ -94,7 +95,7 @@ class Queue:
         self, name: str, token: ObjectId, now: datetime
     ) -> AnyJob | Unreadable | None:
         """Claim the first due job of a name in a single operation."""
-        return await self._claim_single({"name": name}, token, now)
+        return await self._claim_single({"name": name, **self._aside.others}, token, now)
 
     async def claim_one(
         self, candidate: Candidate, token: ObjectId, now: datetime
@@ -108,8 +109,13 @@ class Queue:
         """Claim as many of these as are still to be had."""
         ids = [candidate.id for candidate in candidates]
         step = claim({"_id": {"$in": ids}}, self._owner, token, now)
-        if not await self._collection.update_many(step.filter, step.update):
-            return []
+        try:
+            if not await self._collection.update_many(step.filter, step.update):
+                return []
+        except WriteError:
+            # It has ended with the first that the server refused, whatever came before or after.
+            turned_away = await self._claim_each(ids, step, now)
+            return [*turned_away, *await self._read_back({"_id": {"$in": ids}}, token, now)]
         return await self._read_back({"_id": {"$in": ids}}, token, now)
 
     async def claimed_with(self, token: ObjectId, at: datetime) -> list[AnyJob | Unreadable]:
@@ -120,7 +126,8 @@ class Queue:
 
     async def has_due(self, names: Sequence[str], now: datetime) -> bool:
         """Tell whether anything of these names could be claimed now."""
-        return bool(await self.look(names, 1, now))
+        condition = {"name": one_of(names), **due(now), **self._aside.others}
+        return bool(await self._collection.find(condition, projection={"_id": 1}, limit=1))
 
     async def _read_back(
         self, selection: Document, token: ObjectId, at: datetime
@@ -133,7 +140,9 @@ class Queue:
             # Half of it is what this very claim wrote: dates above all, which are slow to read.
             projection=dict.fromkeys(known, 0),
         )
-        jobs = [await self._read({**document, **known}) for document in documents]
+        for document in documents:
+            document.update(known)
+        jobs = [await self._read(document) for document in documents]
         # The indexes return them in other orders; runs start in the order of the claim.
         jobs.sort(key=_claim_rank)
         return jobs
@@ -142,16 +151,50 @@ class Queue:
         self, selection: Document, token: ObjectId, now: datetime
     ) -> AnyJob | Unreadable | None:
         step = claim(selection, self._owner, token, now)
-        document = await self._collection.find_one_and_update(
-            step.filter, step.update, sort=CLAIM_ORDER
-        )
+        try:
+            document = await self._collection.find_one_and_update(
+                step.filter, step.update, sort=CLAIM_ORDER
+            )
+        except InvalidJobError:
+            # It was claimed and cannot be decoded; the token tells which it was.
+            claimed = await self.claimed_with(token, now)
+            return claimed[0] if claimed else None
+        except OperationFailure as error:
+            if not is_of_the_document(error):
+                raise
+            return await self._claim_refused(step, token, now)
         return None if document is None else await self._read(document)
+
+    async def _claim_refused(
+        self, step: Transition, token: ObjectId, now: datetime
+    ) -> AnyJob | Unreadable | None:
+        """Find out which job it was that the server refused, and turn it away."""
+        found = await self._collection.find(
+            step.filter, projection={"_id": 1}, sort=CLAIM_ORDER, limit=1
+        )
+        if not found:
+            return None
+        ids = [found[0]["_id"]]
+        turned_away = await self._claim_each(ids, step, now)
+        claimed = [*turned_away, *await self._read_back({"_id": {"$in": ids}}, token, now)]
+        return claimed[0] if claimed else None
+
+    async def _claim_each(
+        self, ids: Sequence[object], step: Transition, now: datetime
+    ) -> list[Unreadable]:
+        """Claim what can be claimed of a batch, and turn away what the server refuses."""
+        matched, refusals = await write_each(self._collection, ids, step)
+        for refusal in refusals:
+            # With none that passed, it may be for no fault of theirs.
+            if not matched and not is_of_the_document(refusal.error):
+                raise refusal.error
+        return [await self._aside.refuse(one.id, one.error, now) for one in refusals]
 
     async def _read(self, document: Document) -> AnyJob | Unreadable:
         try:
             return to_job(document)
         except InvalidJobError as error:
-            return await self._set_aside(document["_id"], error, document["lockedAt"])
+            return await self._aside.put(document["_id"], error, document["lockedAt"])
 
     async def _candidates(
         self, documents: Sequence[Document], now: datetime
@@ -161,20 +204,14 @@ class Queue:
             if type(document["name"]) is str:
                 candidates.append(_candidate(document))
             else:
-                error = unreadable("name", document["name"])
-                candidates.append(await self._set_aside(document["_id"], error, now))
+                error = unreadable("name", document["name"], document["_id"])
+                candidates.append(await self._aside.put(document["_id"], error, now))
         return candidates
 
-    async def _set_aside(self, job_id: object, error: InvalidJobError, now: datetime) -> Unreadable:
-        """Fail a document that is no job, so that it is met only once."""
-        step = set_aside(job_id, str(error), now)
-        await self._collection.update_one(step.filter, step.update)
-        return Unreadable(job_id, error)
 
-
-def _first_due(name: str, limit: int, now: datetime) -> list[Document]:
+def _first_due(name: str, limit: int, now: datetime, others: Document) -> list[Document]:
     return [
-        {"$match": {"name": name, **due(now)}},
+        {"$match": {"name": name, **due(now), **others}},
         {"$sort": dict(CLAIM_ORDER)},
         {"$limit": limit},
         {"$project": _CANDIDATE_FIELDS},

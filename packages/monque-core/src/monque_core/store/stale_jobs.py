@@ -6,12 +6,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bson import ObjectId
+from pymongo.errors import WriteError
 
 from monque_core.errors import InvalidJobError
+from monque_core.store.aside import Aside
 from monque_core.store.documents import to_job
 from monque_core.store.indexes import PROCESSING
+from monque_core.store.refusals import write_each
 from monque_core.store.staleness import stale
-from monque_core.store.transitions import Owner, adopt, revive, set_aside
+from monque_core.store.transitions import Owner, adopt, revive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +29,7 @@ class StaleBatch:
     """Stale jobs as one look found them, with the condition that they must still meet."""
 
     jobs: Sequence[AnyJob]
-    unreadable: Sequence[InvalidJobError]
+    unreadable: Sequence[Exception]
     condition: Document
 
 
@@ -37,26 +40,39 @@ class StaleJobs:
         self._collection = collection
         self._owner = owner
         self._lock_timeout = lock_timeout
+        self._aside = Aside(collection)
+        self._unsaid: list[Exception] = []
+        """What became of earlier batches, to be told with the next."""
 
     async def find(self, now: datetime, limit: int) -> StaleBatch:
         """See abandoned jobs; documents that are no jobs are failed on the way."""
         intervals = await self._collection.distinct("heartbeatInterval", PROCESSING)
         condition = stale(intervals, now, self._lock_timeout)
         jobs: list[AnyJob] = []
-        unreadable: list[InvalidJobError] = []
-        for document in await self._collection.find(condition, limit=limit):
+        unreadable, self._unsaid = self._unsaid, []
+        chosen = {**condition, **self._aside.others}
+        for document in await self._collection.find(chosen, limit=limit):
             try:
                 jobs.append(to_job(document))
             except InvalidJobError as error:
-                step = set_aside(document["_id"], str(error), now)
-                await self._collection.update_one({**condition, **step.filter}, step.update)
-                unreadable.append(error)
+                aside = await self._aside.put(document["_id"], error, now, condition)
+                if aside.error is not None:
+                    unreadable.append(aside.error)
         return StaleBatch(jobs, unreadable, condition)
 
     async def revive(self, batch: StaleBatch, jobs: Sequence[AnyJob], now: datetime) -> int:
         """Make these jobs of the batch pending again, and tell how many were."""
-        step = revive([job.id for job in jobs], batch.condition, now)
-        return await self._collection.update_many(step.filter, step.update)
+        ids = [job.id for job in jobs]
+        step = revive(ids, batch.condition, now)
+        try:
+            return await self._collection.update_many(step.filter, step.update)
+        except WriteError:
+            # One that the server refuses must not keep the others from being taken back.
+            matched, refusals = await write_each(self._collection, ids, step)
+            for refusal in refusals:
+                left = self._aside.leave(refusal.id, refusal.error)
+                self._unsaid += [] if left.error is None else [left.error]
+            return matched
 
     async def adopt(self, batch: StaleBatch, job: AnyJob, now: datetime) -> AnyJob | None:
         """Take over the claim of one job of the batch, or None if it is no longer to be had."""

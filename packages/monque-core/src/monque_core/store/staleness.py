@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from monque_core.jobs.job import JobStatus
 from monque_core.options import STALE_AFTER_HEARTBEATS
@@ -24,7 +24,7 @@ def stale(intervals: Iterable[object], now: datetime, lock_timeout: timedelta) -
     `intervals` are the heartbeat intervals found on claimed jobs. Spelled out one by one, they
     give the index exact bounds, and garbage among them cannot fail the query as `$expr` would.
     """
-    known = _intervals(intervals)
+    known = sorted({value for value in intervals if is_interval(value)})
     # "Not since" rather than "before", so that a lock without a date counts as well.
     locked_too_long = {"lockedAt": {"$not": {"$gte": now - lock_timeout}}}
     branches: list[Document] = []
@@ -42,14 +42,10 @@ def stale(intervals: Iterable[object], now: datetime, lock_timeout: timedelta) -
     return {"status": JobStatus.PROCESSING, "$or": branches}
 
 
-def _intervals(values: Iterable[object]) -> list[float]:
-    """Keep what can be an interval: other programs may have stored anything."""
-    return sorted(
-        {
-            value
-            for value in values
-            if isinstance(value, (int, float))
-            and not isinstance(value, bool)
-            and 0 < value <= _LONGEST_INTERVAL_MS
-        }
+def is_interval(value: object) -> TypeGuard[float]:
+    """Tell whether a stored value can be an interval in milliseconds: others may store anything."""
+    return (
+        isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and 0 < value <= _LONGEST_INTERVAL_MS
     )

@@ -12,6 +12,7 @@ from monque_core.errors import MonqueConnectionError
 from monque_core.store.arrivals import Arrivals
 from monque_core.store.changes import Changes
 from monque_core.store.control import Control
+from monque_core.store.forgiving import ForgivingCollection
 from monque_core.store.handle import Handle
 from monque_core.store.indexes import job_indexes, meta_indexes
 from monque_core.store.intake import Intake
@@ -39,7 +40,7 @@ class Store:
         self._handle = Handle(database, in_place=in_place)
         self._options = options
         owner = Owner(options.scheduler_instance_id, to_milliseconds(options.heartbeat_interval))
-        self._jobs = jobs = self._handle.collection(options.collection_name)
+        self._jobs = jobs = ForgivingCollection(self._handle, options.collection_name)
         self.codec = self._handle.codec
         self.contact = self._handle.contact
         self.intake = Intake(jobs)

@@ -155,22 +155,39 @@ def settle(
         case Released():
             return release([job.id], job.claim_token, owner, now)
         case Retrying(reason, at):
-            changes = {"failCount": job.fail_count + 1, "failReason": reason, "nextRunAt": at}
-            return _end(job, owner, now, JobStatus.PENDING, changes, _DROP_CLAIM)
+            said, dropped = _said(reason)
+            changes = {"failCount": job.fail_count + 1, **said, "nextRunAt": at}
+            return _end(job, owner, now, JobStatus.PENDING, changes, dropped)
         case Failed(reason):
-            changes = {"failCount": job.fail_count + 1, "failReason": reason}
-            step = _end(job, owner, now, JobStatus.FAILED, changes, _DROP_CLAIM)
+            said, dropped = _said(reason)
+            changes = {"failCount": job.fail_count + 1, **said}
+            step = _end(job, owner, now, JobStatus.FAILED, changes, dropped)
             return _by_schedule(job, step)
         case Advanced(at):
             return _advance(job, at, owner, now, {}, _DROP_CLAIM_AND_REASON)
         case OccurrenceFailed(reason, at):
-            return _advance(job, at, owner, now, {"failReason": reason}, _DROP_CLAIM)
+            said, dropped = _said(reason)
+            return _advance(job, at, owner, now, said, dropped)
 
 
-def set_aside(job_id: object, reason: str, now: datetime) -> Transition:
-    """Give up a document that is not readable as a job: pending or processing → failed."""
+def set_aside(job_id: object, reason: str | None, now: datetime) -> Transition:
+    """Give up a document that cannot be run: pending or processing → failed.
+
+    Without a reason it grows by nothing, so that there is room for it in every document.
+    """
+    condition = {"_id": job_id, "status": {"$in": list(JobStatus.ACTIVE)}}
+    if reason is None:
+        is_timed = {"$eq": [{"$type": "$updatedAt"}, "date"]}
+        timed = {"$cond": [is_timed, now, "$updatedAt"]}
+        return Transition(
+            condition,
+            [
+                {"$set": {"status": JobStatus.FAILED, "updatedAt": timed}},
+                {"$unset": list(_CLAIM_FIELDS)},
+            ],
+        )
     return Transition(
-        {"_id": job_id, "status": {"$in": list(JobStatus.ACTIVE)}},
+        condition,
         {
             "$set": {"status": JobStatus.FAILED, "failReason": reason, "updatedAt": now},
             "$unset": _DROP_CLAIM,
@@ -269,6 +286,11 @@ def _end(
         _fence(job.id, job.claim_token, owner),
         {"$set": {"status": status, "updatedAt": now, **changes}, "$unset": dropped},
     )
+
+
+def _said(reason: str | None) -> tuple[Document, Document]:
+    """Give what to set and what to drop; the reason of an earlier failure is not kept for it."""
+    return ({}, _DROP_CLAIM_AND_REASON) if reason is None else ({"failReason": reason}, _DROP_CLAIM)
 
 
 def _fence(ids: Any, token: object, owner: Owner) -> Document:

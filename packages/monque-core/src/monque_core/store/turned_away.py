@@ -10,4 +10,5 @@ class TurnedAway:
     """A document that was set aside instead of being handed out, so that it is met only once."""
 
     id: object
-    error: Exception
+    error: Exception | None
+    """Why; None if somebody else was quicker to set it aside, and tells of it."""

@@ -1,0 +1,239 @@
+"""Documents that the server lets nobody change, as a validator of the collection may have it."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from bson import ObjectId
+from pymongo.errors import OperationFailure
+
+from monque_core import InvalidJobError, Job, Monque
+from monque_core.store import aside
+from tests.support.happenings import Happenings
+from tests.support.stored import count_by_status, jobs_in
+from tests.support.tally import Tally
+
+if TYPE_CHECKING:
+    from pymongo.asynchronous.database import AsyncDatabase
+
+    Db = AsyncDatabase[dict[str, Any]]
+
+AGES_AGO = datetime.now(UTC) - timedelta(days=1)
+
+
+def a_document(**fields: object) -> dict[str, Any]:
+    """Give a job that has been due for longer than any other."""
+    return {
+        "_id": ObjectId(),
+        "name": "work",
+        "data": "untouchable",
+        "status": "pending",
+        "nextRunAt": AGES_AGO,
+        "failCount": 0,
+        "createdAt": AGES_AGO,
+        "updatedAt": AGES_AGO,
+        **fields,
+    }
+
+
+async def forbid(db: Db, validator: dict[str, Any]) -> None:
+    """Let the server refuse every write after which a document is not as the validator says."""
+    await db.command("collMod", "monque_jobs", validator=validator)
+
+
+@pytest.mark.parametrize("concurrency", [1, 5])
+async def test_a_job_that_cannot_be_claimed_is_told_once_and_its_neighbours_run(
+    db: Db, concurrency: int
+) -> None:
+    monque = Monque(db, poll_interval=0.02, heartbeat_interval=0.1)
+    happenings = Happenings(monque)
+    ran = Tally[str]()
+
+    @monque.worker("work", concurrency=concurrency)
+    async def note(job: Job[str]) -> None:
+        ran.add(job.data)
+
+    await monque.initialize()
+    refused = [a_document(), a_document(nextRunAt=[AGES_AGO], failCount="three")]
+    await jobs_in(db).insert_many(refused)
+    await forbid(db, {"data": {"$ne": "untouchable"}})
+    await monque.enqueue_many("work", ["one", "two", "three"])
+    async with monque:
+        await happenings.reach("job:complete", 3)
+        await happenings.reach("job:error", 2)
+        # Others that come pass them, too, and nothing more is said of them.
+        for number in range(4):
+            await monque.enqueue("work", "later")
+            await happenings.reach("job:complete", 4 + number)
+        await monque.run_until_idle(timeout=20)
+
+    errors = [event.error for event in happenings.of("job:error")]
+    assert [type(error) for error in errors] == [InvalidJobError] * 2
+    for document in refused:
+        assert sum(str(document["_id"]) in str(error) for error in errors) == 1
+        # It is the validator that may be wrong: nothing is failed for it.
+        assert await jobs_in(db).find_one({"_id": document["_id"]}) is not None
+    assert await count_by_status(db) == {"completed": 7, "pending": 2}
+
+
+async def test_a_job_that_could_not_be_claimed_runs_once_it_can_be(
+    db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aside, "LEFT_ALONE_SECONDS", 0.05)
+    monque = Monque(db, poll_interval=0.02, safety_poll_interval=0.02)
+    happenings = Happenings(monque)
+
+    @monque.worker("work", concurrency=2)
+    async def run(job: Job[str]) -> None: ...
+
+    await monque.initialize()
+    await jobs_in(db).insert_one(a_document())
+    await forbid(db, {"data": {"$ne": "untouchable"}})
+    async with monque:
+        await happenings.reach("job:error")
+        # It is tried again and again meanwhile.
+        await asyncio.sleep(0.5)
+        await forbid(db, {})
+        (done,) = await happenings.reach("job:complete")
+
+    assert done.job.data == "untouchable"
+    assert len(happenings.of("job:error")) == 1
+
+
+@pytest.mark.parametrize("concurrency", [1, 5])
+async def test_a_validator_that_forbids_every_claim_is_not_told_for_every_job(
+    db: Db, monkeypatch: pytest.MonkeyPatch, concurrency: int
+) -> None:
+    monkeypatch.setattr(aside, "MOST_LEFT_ALONE", 5)
+    monkeypatch.setattr(aside, "LEFT_ALONE_SECONDS", 0.3)
+    monque = Monque(db, poll_interval=0.02, safety_poll_interval=0.02)
+    happenings = Happenings(monque)
+
+    @monque.worker("work", concurrency=concurrency)
+    async def run(job: Job[int]) -> None: ...
+
+    await monque.initialize()
+    await forbid(db, {"status": {"$ne": "processing"}})
+    await monque.enqueue_many("work", range(50))
+    async with monque:
+        await happenings.reach("job:error", 6)
+        # For some more looks.
+        await asyncio.sleep(0.2)
+        assert len(happenings.of("job:error")) <= 6 + concurrency
+        assert await count_by_status(db) == {"pending": 50}
+        await forbid(db, {})
+        await happenings.reach("job:complete", 50)
+
+
+async def test_a_claim_that_cannot_be_renewed_costs_no_other(db: Db) -> None:
+    first = Monque(db, heartbeat_interval=0.2)
+    happenings = Happenings(first)
+    may_end = asyncio.Event()
+
+    @first.worker("work", concurrency=5)
+    async def wait(job: Job[str]) -> None:
+        await may_end.wait()
+
+    await first.initialize()
+    await jobs_in(db).insert_one(a_document())
+    await first.enqueue_many("work", ["one", "two", "three"])
+    async with first:
+        await happenings.reach("job:start", 4)
+        begun = datetime.now(UTC)
+        await forbid(db, {"data": {"$ne": "untouchable"}})
+        await happenings.reach("job:error")
+        # Three heartbeats later a claim that is not renewed is anybody's.
+        await asyncio.sleep(1)
+        second = Monque(db, heartbeat_interval=0.2)
+        watched = Happenings(second)
+        # Nor can it be recovered, which keeps nobody from starting.
+        await second.initialize()
+        renewed = jobs_in(db).find({"data": {"$ne": "untouchable"}})
+        assert all([job["lastHeartbeat"] > begun async for job in renewed])
+        assert await count_by_status(db) == {"processing": 4}
+        await forbid(db, {})
+        may_end.set()
+        await happenings.reach("job:complete", 4)
+
+    # It is told once, however many heartbeats it fails.
+    (event,) = happenings.of("job:error")
+    assert isinstance(event.error, OperationFailure)
+    assert not watched.of("stale:recovered")
+
+
+async def test_a_stale_job_that_cannot_be_taken_back_keeps_no_other_from_it(db: Db) -> None:
+    monque = Monque(db, heartbeat_interval=0.1)
+    happenings = Happenings(monque)
+
+    @monque.worker("work")
+    async def run(job: Job[str]) -> None: ...
+
+    await monque.initialize()
+    await jobs_in(db).insert_many(
+        [
+            a_document(status="processing"),
+            a_document(status="processing", failCount="three"),
+            *(a_document(status="processing", data=f"sound {number}") for number in range(3)),
+        ]
+    )
+    await forbid(db, {"data": {"$ne": "untouchable"}})
+    async with monque:
+        await happenings.reach("job:complete", 3)
+        await happenings.reach("job:error", 2)
+        # For some more passes of recovery.
+        await asyncio.sleep(0.5)
+
+    assert len(happenings.of("job:error")) == 2
+    assert await count_by_status(db) == {"completed": 3, "processing": 2}
+
+
+async def test_a_success_that_the_server_refuses_is_told_once_and_never_lost(db: Db) -> None:
+    monque = Monque(db, heartbeat_interval=0.1, poll_interval=0.02)
+    happenings = Happenings(monque)
+    runs = Tally[str]()
+
+    @monque.worker("work", concurrency=1)
+    async def note(job: Job[str]) -> None:
+        runs.add(job.data)
+
+    await monque.initialize()
+    await forbid(db, {"$nor": [{"status": "completed", "data": "refused"}]})
+    async with monque:
+        refused = await monque.enqueue("work", "refused")
+        (event,) = await happenings.reach("job:error")
+        assert event.job.id == refused.id
+        # Its slot is free, its claim is kept, and it is tried again and again in silence.
+        await monque.enqueue("work", "next")
+        await happenings.reach("job:complete")
+        await asyncio.sleep(0.5)
+        assert (await jobs_in(db).find_one({"_id": refused.id}) or {})["status"] == "processing"
+        await forbid(db, {})
+        await happenings.reach("job:complete", 2)
+
+    assert runs == ["refused", "next"]
+    assert len(happenings.of("job:error")) == 1
+
+
+async def test_a_reason_that_the_server_refuses_is_left_out(db: Db) -> None:
+    monque = Monque(db, max_retries=1)
+    happenings = Happenings(monque)
+
+    @monque.worker("work")
+    async def fail(job: Job[str]) -> None:
+        raise ValueError("no reason is ever good enough")
+
+    await monque.initialize()
+    schema = {"properties": {"failReason": {"maxLength": 5}}}
+    await forbid(db, {"$jsonSchema": schema})
+    async with monque:
+        job = await monque.enqueue("work", None)
+        (failure,) = await happenings.reach("job:fail")
+
+    assert failure.job.fail_reason is None
+    assert str(failure.error) == "no reason is ever good enough"
+    stored = await jobs_in(db).find_one({"_id": job.id}) or {}
+    assert (stored["status"], stored["failCount"]) == ("failed", 1)
+    assert not happenings.of("job:error")

@@ -1,0 +1,118 @@
+"""Documents that the driver cannot decode, as programs in other languages may store them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import bson
+import pytest
+from bson import ObjectId
+from bson.raw_bson import RawBSONDocument
+
+from monque_core import InvalidJobError, Job, JobSelector, Monque
+from tests.support.happenings import Happenings
+from tests.support.stored import jobs_in
+from tests.support.tally import Tally
+
+if TYPE_CHECKING:
+    from pymongo.asynchronous.database import AsyncDatabase
+
+    from tests.conftest import AnyDatabase
+
+    Db = AsyncDatabase[dict[str, Any]]
+
+AGES_AGO = datetime.now(UTC) - timedelta(days=1)
+
+
+async def put(db: Db, **fields: object) -> ObjectId:
+    """Store a job of which every text that has GARBAGE in it is no UTF-8."""
+    document = {
+        "_id": ObjectId(),
+        "name": "work",
+        "data": {"text": "GARBAGE"},
+        "status": "pending",
+        "nextRunAt": AGES_AGO,
+        "failCount": 0,
+        "createdAt": AGES_AGO,
+        "updatedAt": AGES_AGO,
+        **fields,
+    }
+    raw = bson.encode(document).replace(b"GARBAGE", b"\xff\xfe\xfd\xfc\xfb\xfa\xf9")
+    await db.get_collection("monque_jobs").insert_one(RawBSONDocument(raw))
+    job_id = document["_id"]
+    assert isinstance(job_id, ObjectId)
+    return job_id
+
+
+async def status_of(db: Db, job_id: ObjectId) -> str:
+    found = await jobs_in(db).find_one({"_id": job_id}, {"status": 1})
+    return str((found or {}).get("status"))
+
+
+@pytest.mark.parametrize("concurrency", [1, 5])
+async def test_they_are_set_aside_once_and_their_neighbours_run(
+    any_db: AnyDatabase, db: Db, concurrency: int
+) -> None:
+    garbage = [await put(db), await put(db, failReason="GARBAGE"), await put(db, claims="GARBAGE")]
+    monque = Monque(any_db, poll_interval=0.05, heartbeat_interval=0.1)
+    happenings = Happenings(monque)
+    ran = Tally[str]()
+
+    @monque.worker("work", concurrency=concurrency)
+    async def note(job: Job[str]) -> None:
+        ran.add(job.data)
+
+    await monque.enqueue_many("work", ["one", "two", "three"])
+    async with monque:
+        await happenings.reach("job:complete", 3)
+        await monque.run_until_idle(timeout=20)
+
+    assert sorted(ran) == ["one", "three", "two"]
+    errors = [event.error for event in happenings.of("job:error")]
+    assert [type(error) for error in errors] == [InvalidJobError] * 3
+    for job_id in garbage:
+        assert sum(str(job_id) in str(error) for error in errors) == 1
+        assert await status_of(db, job_id) == "failed"
+
+
+async def test_one_that_was_claimed_is_set_aside_by_recovery_and_hides_no_other(db: Db) -> None:
+    garbage = await put(db, status="processing")
+    sound = await put(db, status="processing", data="sound")
+    monque = Monque(db)
+    happenings = Happenings(monque)
+
+    await monque.initialize()
+
+    (event,) = happenings.of("job:error")
+    assert isinstance(event.error, InvalidJobError)
+    assert await status_of(db, garbage) == "failed"
+    assert await status_of(db, sound) == "pending"
+
+
+async def test_whoever_looks_sees_the_others(db: Db) -> None:
+    garbage, sound = await put(db), await put(db, data="sound")
+    await put(db, name="GARBAGE", data=1)
+    monque = Monque(db)
+
+    jobs = await monque.get_jobs(name="work")
+    page = await monque.get_jobs_with_cursor(filter=JobSelector(name="work"))
+    assert [job.id for job in jobs] == [job.id for job in page.jobs] == [sound]
+    assert (await monque.get_queue_stats("work")).pending == 2
+    assert "work" in [view.name for view in await monque.get_queue_view_summaries()]
+    with pytest.raises(InvalidJobError, match="cannot be decoded"):
+        await monque.get_job(garbage)
+    with pytest.raises(InvalidJobError, match="cannot be decoded"):
+        await monque.cancel_job(garbage)
+    assert await monque.delete_job(garbage)
+
+
+async def test_an_active_one_with_the_same_key_says_so(db: Db) -> None:
+    await put(db, uniqueKey="only once")
+    monque = Monque(db)
+    with pytest.raises(InvalidJobError, match="cannot be decoded"):
+        await monque.enqueue("work", 1, unique_key="only once")
+    with pytest.raises(InvalidJobError, match="cannot be decoded"):
+        await monque.enqueue_many("work", [1, 2], unique_key=lambda _: "only once")
+    with pytest.raises(InvalidJobError, match="cannot be decoded"):
+        await monque.schedule("@daily", "work", 1, unique_key="only once")
