@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyee.asyncio import AsyncIOEventEmitter
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from monque_core.log import log
 
-logger = logging.getLogger("monque")
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
 
 
 class IsolatingEmitter(AsyncIOEventEmitter):
@@ -28,16 +28,21 @@ class IsolatingEmitter(AsyncIOEventEmitter):
         # pyee would emit the fault as an "error" event, which raises when nobody listens to it.
         try:
             result = f(*args, **kwargs)
-        except BaseException:
+        except BaseException as error:  # noqa: BLE001  # no listener may harm another
             # Also a CancelledError, as the result() of some cancelled task of the listener's is.
-            logger.exception("a listener raised: %r", f)
+            log(logging.ERROR, f"a listener raised: {f!r}", error)
             return
         if inspect.isawaitable(result):
-            task = asyncio.ensure_future(result)
+            task = asyncio.ensure_future(_isolated(result))
             self._waiting.add(task)
-            task.add_done_callback(self._forget)
+            task.add_done_callback(self._waiting.discard)
 
-    def _forget(self, task: asyncio.Future[Any]) -> None:
-        self._waiting.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("an async listener raised", exc_info=error)
+
+async def _isolated(listening: Awaitable[Any]) -> None:
+    """Wait for an async listener inside its task: an exit would leave it and end the loop."""
+    try:
+        await listening
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # noqa: BLE001  # no listener may harm another
+        log(logging.ERROR, "an async listener raised", error)

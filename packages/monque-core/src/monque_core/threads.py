@@ -130,10 +130,18 @@ def _resolve(future: asyncio.Future[Any], result: object, error: BaseException |
         return
     if error is None:
         future.set_result(result)
-    elif isinstance(error, StopIteration):
+    elif issubclass(type(error), StopIteration):
         # A future refuses StopIteration, which would end the waiting coroutine instead.
-        wrapped = RuntimeError("a thread raised StopIteration")
-        wrapped.__cause__ = error
-        future.set_exception(wrapped)
+        future.set_exception(_wrapped("a thread raised StopIteration", error))
     else:
-        future.set_exception(error)
+        # Not asked for what it is: an exception may lie about its class, or raise another.
+        try:
+            future.set_exception(error)
+        except BaseException:  # noqa: BLE001  # whoever waits must not wait for ever
+            future.set_exception(_wrapped("a thread raised what no future takes", error))
+
+
+def _wrapped(message: str, error: BaseException) -> RuntimeError:
+    wrapped = RuntimeError(message)
+    wrapped.__cause__ = error
+    return wrapped

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from monque_core import events
 from monque_core.errors import MonqueConnectionError
+from monque_core.log import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,14 +41,8 @@ class Announcer:
         """Say that a failure is written."""
         if not self.tell(events.JOB_FAIL, lambda: events.JobFailed(job, error, will_retry)):
             fate = "will be retried" if will_retry else "is given up"
-            logger.warning(
-                "job %s %s failed and %s: %s",
-                job.name,
-                job.id,
-                fate,
-                job.fail_reason,
-                exc_info=error,
-            )
+            said = f"job {job.name} {job.id} failed and {fate}: {job.fail_reason}"
+            log(logging.WARNING, said, error)
 
     def errored(self, error: BaseException, job: AnyJob | None = None) -> None:
         """Say that something unexpected happened; an outage of MongoDB is told once."""
@@ -57,7 +52,7 @@ class Announcer:
                 return
             self._outage_told = self._contact.outages
         if not self.tell(events.JOB_ERROR, lambda: events.JobErrored(error, job)):
-            logger.error("%s", _about(error, job), exc_info=error)
+            log(logging.ERROR, _about(error, job), error)
 
     def recovered(self, count: int) -> None:
         """Say that abandoned jobs are back in the queue."""

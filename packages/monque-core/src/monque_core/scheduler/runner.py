@@ -93,6 +93,8 @@ class Runner(Generic[W, C]):
                 cancelled = error
                 if run.is_stopping:
                     run.is_abandoned = True
+                    # Nobody hears any more what the thread may raise.
+                    future.cancel()
                     raise
         if cancelled is not None:
             future.exception()
