@@ -151,6 +151,10 @@ class TestLook:
         assert len(upcoming) >= 5
         assert_tight(plans, seeks=ranges(NAMES[:10]), count=1)
 
+    async def test_for_what_is_never_due(self, store: Store, plans: Plans) -> None:
+        assert await store.queue.turn_away_undated(NAMES[:10], NOW, 100) == []
+        assert_tight(plans, seeks=2 * ranges(NAMES[:10]), count=1)
+
 
 class TestClaim:
     async def test_of_the_first(self, store: Store, plans: Plans) -> None:

@@ -17,6 +17,7 @@ from monque_core.scheduler.listener import Listener
 from monque_core.scheduler.loop import end, wait_until
 from monque_core.scheduler.recovery import Recovery
 from monque_core.scheduler.retention import Retention
+from monque_core.scheduler.upkeep import Upkeep
 from monque_core.scheduler.wakeups import Wakeups
 from monque_core.threads import ThreadPool
 
@@ -65,7 +66,8 @@ class Engine:
         self._listener = Listener(
             store.changes, clock, workers, wakeups, jobs.dispatcher, source.polling, announcer
         )
-        self._watchers: list[Loop] = [self._lease, self._listener]
+        upkeep = Upkeep(store, options, workers, announcer)
+        self._watchers: list[Loop] = [self._lease, self._listener, upkeep]
         if options.recover_stale_jobs:
             policy = retry_policy(options)
             self._watchers.append(

@@ -28,6 +28,7 @@ KEYED: Final[Document] = {
 }
 
 
+UNIQUE: Final = "monque_py_unique"
 _DEAD_LEASES_STAY = timedelta(days=1)
 
 
@@ -58,7 +59,7 @@ def job_indexes(*, retention: bool) -> Sequence[IndexModel]:
         ),
         IndexModel(
             [("name", ASCENDING), ("uniqueKey", ASCENDING)],
-            name="monque_py_unique",
+            name=UNIQUE,
             unique=True,
             partialFilterExpression=KEYED,
         ),

@@ -14,6 +14,7 @@ from monque_core.store.documents import to_job, unreadable
 from monque_core.store.indexes import PENDING, PROCESSING
 from monque_core.store.refusals import is_of_the_document, write_each
 from monque_core.store.selection import one_of
+from monque_core.store.staleness import EARLIEST
 from monque_core.store.transitions import CLAIM_ORDER, Owner, claim, claimed, due
 
 if TYPE_CHECKING:
@@ -90,6 +91,25 @@ class Queue:
         due_times = [(document["name"], document["nextRunAt"]) for document in documents]
         # An array matches what one of its elements does.
         return [(name, at) for name, at in due_times if type(name) is str and type(at) is datetime]
+
+    async def turn_away_undated(
+        self, names: Sequence[str], now: datetime, limit: int
+    ) -> list[Unreadable]:
+        """Fail jobs that no look ever finds, for the time they are due is no date."""
+        undated = {"nextRunAt": {"$not": {"$gte": EARLIEST}}}
+        documents = await self._collection.find(
+            {"name": one_of(names), **PENDING, **undated, **self._aside.others},
+            projection={"nextRunAt": 1},
+            limit=limit,
+        )
+        return [
+            await self._aside.put(
+                document["_id"],
+                unreadable("nextRunAt", document.get("nextRunAt"), document["_id"]),
+                now,
+            )
+            for document in documents
+        ]
 
     async def claim_first(
         self, name: str, token: ObjectId, now: datetime

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from monque_core.store.handle import Document
 
 # Not "no date by $type", which has no index bounds: this has, and means the same.
-_EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
+EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
 _LONGEST_INTERVAL_MS = timedelta(days=365) // timedelta(milliseconds=1)
 
 
@@ -34,7 +34,7 @@ def stale(intervals: Iterable[object], now: datetime, lock_timeout: timedelta) -
             {"heartbeatInterval": interval_ms, "lastHeartbeat": {"$lt": now - silence}},
             {
                 "heartbeatInterval": interval_ms,
-                "lastHeartbeat": {"$not": {"$gte": _EARLIEST}},
+                "lastHeartbeat": {"$not": {"$gte": EARLIEST}},
                 **locked_too_long,
             },
         ]

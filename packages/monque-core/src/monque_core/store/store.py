@@ -14,12 +14,12 @@ from monque_core.store.changes import Changes
 from monque_core.store.control import Control
 from monque_core.store.forgiving import ForgivingCollection
 from monque_core.store.handle import Handle
-from monque_core.store.indexes import job_indexes, meta_indexes
 from monque_core.store.intake import Intake
 from monque_core.store.leases import Leases, ServerTime
 from monque_core.store.ledger import Ledger
 from monque_core.store.listing import Listing
 from monque_core.store.queue import Queue
+from monque_core.store.restoration import Indexes
 from monque_core.store.retention import Finished
 from monque_core.store.schedules import Schedules
 from monque_core.store.stale_jobs import StaleJobs
@@ -40,7 +40,7 @@ class Store:
         self._handle = Handle(database, in_place=in_place)
         self._options = options
         owner = Owner(options.scheduler_instance_id, to_milliseconds(options.heartbeat_interval))
-        self._jobs = jobs = ForgivingCollection(self._handle, options.collection_name)
+        jobs = ForgivingCollection(self._handle, options.collection_name)
         self.codec = self._handle.codec
         self.contact = self._handle.contact
         self.intake = Intake(jobs)
@@ -53,9 +53,10 @@ class Store:
         self.listing = Listing(jobs)
         self.statistics = Statistics(jobs)
         self.control = Control(jobs)
-        self._meta = self._handle.collection(f"{options.collection_name}_meta")
-        self.leases = Leases(self._meta)
-        self.tasks = TaskStore(self._handle, self._meta, self.leases, options)
+        meta = self._handle.collection(f"{options.collection_name}_meta")
+        self.indexes = Indexes(jobs, meta, retention=options.job_retention is not None)
+        self.leases = Leases(meta)
+        self.tasks = TaskStore(self._handle, meta, self.leases, options)
         self.changes = Changes(
             jobs,
             blocking=self._handle.is_blocking,
@@ -76,9 +77,7 @@ class Store:
                     f"MongoDB 6.0 or newer is needed; this server is {version}"
                 )
             if not self._options.skip_index_creation:
-                retention = self._options.job_retention is not None
-                await self._jobs.create_indexes(job_indexes(retention=retention))
-                await self._meta.create_indexes(meta_indexes())
+                await self.indexes.create()
         except PyMongoError as error:
             raise MonqueConnectionError(
                 f"the collection {self._options.collection_name!r} cannot be prepared: {error}"
