@@ -6,8 +6,12 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
-from monque_core import Job, Monque
+import pytest
+from pymongo import MongoClient
+
+from monque_core import Job, Monque, OwnershipLostError
 from tests.support.happenings import Happenings
+from tests.support.patience import wait_until
 from tests.support.stored import jobs_in, stored_jobs
 from tests.support.tally import Tally
 from tests.support.worker_process import WorkerProcess
@@ -58,6 +62,60 @@ async def test_a_frozen_process_settles_nothing_over_the_newer_runs(
     assert not happenings.of("job:error")
     for job in await stored_jobs(db):
         assert (job.status, job.claims, job.fail_count) == ("completed", 2, 0)
+
+
+@pytest.mark.parametrize("ends", ["well", "badly"])
+async def test_a_blocked_event_loop_loses_its_jobs_to_a_rival_and_writes_nothing_over_them(
+    db: AsyncDatabase[dict[str, Any]], uri: str, ends: str
+) -> None:
+    blocked = Monque(db, heartbeat_interval=HEARTBEAT, poll_interval=600)
+    happenings = Happenings(blocked)
+    may_block, has_thawed = asyncio.Event(), asyncio.Event()
+    newer: dict[object, object] = {}
+
+    with MongoClient[dict[str, Any]](uri) as client:
+        jobs = client[db.name]["monque_jobs"]
+
+        def taken_over() -> bool:
+            processing = {"status": "processing", "claimedBy": {"$ne": blocked_id}}
+            newer.update({job["_id"]: job["claimToken"] for job in jobs.find(processing)})
+            return len(newer) == 2
+
+        blocked_id = blocked.scheduler_instance_id
+
+        @blocked.worker(NAMES[0])
+        async def block(job: Job[str]) -> None:
+            await may_block.wait()
+            # The whole event loop stands still: no heartbeat, no recovery, nothing.
+            wait_until(taken_over)
+            has_thawed.set()
+            if ends == "badly":
+                raise ValueError("as told")
+
+        @blocked.worker(NAMES[1])
+        async def stand_by(job: Job[str]) -> None:
+            await has_thawed.wait()
+
+        async with blocked:
+            for name in NAMES:
+                await blocked.enqueue(name, name)
+            await happenings.reach("job:start", 2)
+            async with WorkerProcess(uri, db.name, *NAMES, heartbeat_interval=HEARTBEAT) as rival:
+                may_block.set()
+                await happenings.reach("job:error", 2)
+                for job in await stored_jobs(db):
+                    assert (job.status, job.claim_token) == ("processing", newer[job.id])
+                rival.let_runs_end()
+                await rival.hear("completed", 2)
+        assert len(rival.of("started")) == 2
+
+    errors = [event.error for event in happenings.of("job:error")]
+    assert [type(error) for error in errors] == [OwnershipLostError] * 2
+    assert not happenings.of("job:complete")
+    assert not happenings.of("job:fail")
+    for job in await stored_jobs(db):
+        assert (job.status, job.claims, job.fail_count) == ("completed", 2, 0)
+        assert job.claim_token == newer[job.id]
 
 
 async def test_a_blocked_event_loop_does_not_lose_its_own_jobs_to_its_own_recovery(

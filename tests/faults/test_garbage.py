@@ -128,6 +128,41 @@ async def test_garbage_is_set_aside_once_and_innocent_jobs_beside_it_run(
         assert not {"claimedBy", "lockedAt"} & set(found), what
 
 
+async def test_among_several_instances_each_is_told_by_one(
+    db: AsyncDatabase[dict[str, Any]],
+) -> None:
+    garbage = [pending(**fields) for fields in GARBAGE.values()]
+    instances = [Monque(db, poll_interval=0.01, heartbeat_interval=0.1) for _ in range(3)]
+    heard = [Happenings(monque) for monque in instances]
+
+    async def run(job: Job[str]) -> None: ...
+
+    for monque in instances:
+        monque.worker("work", run, concurrency=5)
+    async with instances[0], instances[1], instances[2]:
+        for one in heard:
+            await one.reach("changestream:connected")
+        # Abandoned ones, too: all look for them, and all find them at once.
+        stale = [{**document, "_id": ObjectId(), "status": "processing"} for document in garbage]
+        await jobs_in(db).insert_many([*garbage, *stale])
+
+        async def is_over() -> bool:
+            return not await jobs_in(db).count_documents(
+                {"status": {"$in": ["pending", "processing"]}}
+            )
+
+        await eventually(is_over)
+        await instances[0].run_until_idle(timeout=20)
+
+    errors = [event.error for one in heard for event in one.of("job:error")]
+    assert all(isinstance(error, InvalidJobError) for error in errors)
+    told = [str(document["_id"]) for document in [*garbage, *stale]]
+    counts = [sum(job_id in str(error) for error in errors) for job_id in told]
+    assert max(counts) == 1
+    # What is abandoned and can be run is merely brought back.
+    assert sum(counts) == len(errors) == await jobs_in(db).count_documents({"status": "failed"})
+
+
 @pytest.mark.parametrize("concurrency", [1, 5])
 async def test_what_is_merely_unusual_runs(
     db: AsyncDatabase[dict[str, Any]], concurrency: int

@@ -9,7 +9,7 @@ import pytest
 from bson import ObjectId
 from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure
 
-from monque_core import MonqueError
+from monque_core import InvalidJobError, MonqueError
 from monque_core.jobs.payload import DEEPEST_PAYLOAD
 from monque_core.store.documents import to_document
 from monque_core.store.handle import Collection, Handle
@@ -198,6 +198,16 @@ class TestUniqueKey:
             await store.intake.insert_unique(a_job(unique_key="$gt"), None)
         (job,) = await stored_jobs(db)
         assert job.unique_key == "$gt"
+
+
+async def test_a_key_that_somebody_stored_in_an_array_is_said_to_be_no_key(
+    db: Db, store: Store
+) -> None:
+    taken = a_job(unique_key="key")
+    await put(db, taken)
+    await jobs_in(db).update_one({"_id": taken.id}, {"$set": {"uniqueKey": ["key"]}})
+    with pytest.raises(InvalidJobError, match=r"uniqueKey is .*list.* in the document"):
+        await store.intake.insert_many_unique([a_job(unique_key="key")], None)
 
 
 class LosesRaces(Collection):

@@ -8,7 +8,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from bson import ObjectId
+from bson import Code, ObjectId
+from bson.datetime_ms import DatetimeMS
 from pymongo import AsyncMongoClient
 from pymongo.errors import ExecutionTimeout
 
@@ -139,6 +140,22 @@ class TestAverageDuration:
             ]
         )
         assert seconds((await store.statistics.count()).total) == 4
+
+    @pytest.mark.parametrize("field", ["claimedAt", "updatedAt"])
+    @pytest.mark.parametrize("value", [DatetimeMS(2**62), DatetimeMS(-(2**62)), "today", None])
+    async def test_leaves_out_what_is_no_date_of_ours(
+        self, db: Db, store: Store, field: str, value: object
+    ) -> None:
+        odd = completed(9)
+        await put(db, completed(3), odd)
+        await jobs_in(db).update_one({"_id": odd.id}, {"$set": {field: value}})
+        figures = await store.statistics.count()
+        assert (figures.total.completed, seconds(figures.total)) == (2, 3)
+
+    async def test_leaves_out_names_that_are_code(self, db: Db, store: Store) -> None:
+        await put(db, completed(3))
+        await jobs_in(db).insert_one({"name": Code("work"), "status": "completed"})
+        assert (await store.statistics.count()).total.completed == 1
 
     async def test_is_that_of_each_name_and_weighs_them_in_all(self, db: Db, store: Store) -> None:
         await put(

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from bson import ObjectId
+from bson import Code, ObjectId
 
 from monque_core.durations import to_milliseconds
 from monque_core.errors import InvalidJobError
@@ -156,7 +156,8 @@ def _mend(job: AnyJob) -> None:
         value = getattr(job, attribute)
         if kind is int and _is_count(value):
             setattr(job, attribute, int(value))
-        elif (kind is int or not isinstance(value, kind)) and not (
+        # Code is text to Python, and not to MongoDB.
+        elif (kind is int or not isinstance(value, kind) or type(value) is Code) and not (
             value is None and attribute in _IF_SET
         ):
             raise unreadable(attribute, value, job.id)

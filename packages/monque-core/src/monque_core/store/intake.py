@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError, DuplicateKeyError, PyMongoError, WriteConcernError
 
-from monque_core.errors import MonqueError
-from monque_core.store.documents import to_document, to_job
+from monque_core.errors import MonqueConnectionError, MonqueError
+from monque_core.store.documents import to_document, to_job, unreadable
 from monque_core.store.indexes import KEYED
 from monque_core.store.selection import one_of
 
@@ -65,13 +65,18 @@ class Intake:
         except BulkWriteError as error:
             _failures(error)
             inserted = {entry["_id"] for entry in error.details.get("upserted", [])}
+        except MonqueConnectionError:
+            raise
+        except MonqueError:
+            # A key that is held by what is no job is one caller's trouble.
+            inserted = set()
         return [(job, job if job.id in inserted else await self._try_alone(job)) for job in jobs]
 
     async def _try_alone(self, job: AnyJob) -> AnyJob | Exception:
         """Give a job that was refused in company the very error that it gets by itself."""
         try:
             return await self.put(job)
-        except PyMongoError as error:
+        except (MonqueError, PyMongoError) as error:
             return error
 
     async def insert(self, jobs: Sequence[AnyJob], session: Session | None) -> None:
@@ -153,6 +158,10 @@ class Intake:
             {"name": one_of(names), **KEYED, "uniqueKey": {"$in": keys, **KEYED["uniqueKey"]}},
             session=session,
         )
+        for document in documents:
+            if type(document["uniqueKey"]) is not str:
+                # An array matches what one of its elements does.
+                raise unreadable("uniqueKey", document["uniqueKey"], document["_id"])
         active = [to_job(document, deduplicated=True) for document in documents]
         return {(job.name, job.unique_key): job for job in active}
 

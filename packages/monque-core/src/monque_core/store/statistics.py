@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from pymongo.errors import ExecutionTimeout
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from monque_core.store.handle import Collection, Document
 
 _LONGEST_MS = 30_000
+# Other programs may have stored dates that Python does not know.
+_EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,8 @@ class Statistics:
         durations: dict[str, tuple[float, int]] = {}
         for row in rows:
             name_of_row, status = row["_id"].get("name"), row["_id"].get("status")
-            if isinstance(name_of_row, str) and status in JobStatus.ALL:
+            # Not isinstance: code that somebody stored is text, too, and has no hash.
+            if type(name_of_row) is str and status in JobStatus.ALL:
                 counts[name_of_row][status] = row["count"]
                 if row["duration"] is not None:
                     durations[name_of_row] = (row["duration"], row["timed"])
@@ -74,7 +78,12 @@ def _stats(by_status: Counter[str], durations: Iterable[tuple[float, int]]) -> Q
 
 def _pipeline(chosen: Document) -> list[Document]:
     """Count by name and status, and time what was completed, in one pass."""
-    are_dates = [{"$eq": [{"$type": field}, "date"]} for field in ("$updatedAt", "$claimedAt")]
+    # What is no date sorts before the first or after the last of them.
+    are_dates = [
+        condition
+        for field in ("$updatedAt", "$claimedAt")
+        for condition in ({"$gte": [field, _EARLIEST]}, {"$lte": [field, _LATEST]})
+    ]
     is_timed = {"$and": [{"$eq": ["$status", JobStatus.COMPLETED]}, *are_dates]}
     took = {"$subtract": ["$updatedAt", "$claimedAt"]}
     return [
