@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
+from typing import Any
 
 import pytest
 from bson import ObjectId
@@ -101,3 +104,24 @@ def test_a_stop_that_ran_out_of_time_gives_the_jobs() -> None:
     error = ShutdownTimeoutError(jobs)
     assert str(error) == "stopped with 3 unfinished job(s): a, b"
     assert error.incomplete_jobs == tuple(jobs)
+
+
+@pytest.mark.parametrize("again", [copy.copy, lambda error: pickle.loads(pickle.dumps(error))])
+@pytest.mark.parametrize(
+    "error",
+    [
+        MonqueConnectionError("away"),
+        InvalidJobError("name", 7, "bad name"),
+        InvalidCronError("x", "it is one letter"),
+        PayloadTooLargeError(20, 10),
+        WorkerRegistrationError("work", "twice"),
+        JobStateError(ObjectId(), "processing", "cancel"),
+        ShutdownTimeoutError([a_job()]),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_can_be_copied_and_sent_to_another_process(error: MonqueError, again: Any) -> None:
+    twin = again(error)
+    assert type(twin) is type(error)
+    assert str(twin) == str(error)
+    assert vars(twin) == vars(error)

@@ -17,26 +17,12 @@ from tests.support.stored import jobs_in
 from tests.support.tally import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from pymongo import AsyncMongoClient
     from pymongo.asynchronous.database import AsyncDatabase
 
     Db = AsyncDatabase[dict[str, Any]]
 
 AGES_AGO = datetime.now(UTC) - timedelta(days=1)
 ROOM_FOR_A_CLAIM = 400
-
-
-@pytest.fixture(autouse=True)
-async def roomy_cache(client: AsyncMongoClient[dict[str, Any]]) -> AsyncIterator[None]:
-    """Let the server take what it must: its small cache is too small for a document of 16 MB."""
-    for size in ("1G", "256M"):
-        await client.admin.command(
-            "setParameter", 1, wiredTigerEngineRuntimeConfig=f"cache_size={size}"
-        )
-        if size == "1G":
-            yield
 
 
 async def put_full(db: Db, free: int, **fields: Any) -> ObjectId:

@@ -107,6 +107,14 @@ def test_it_is_a_replica_set_with_change_streams_and_transactions(mongo: LocalMo
         client.drop_database("local_mongo_test")
 
 
+def test_it_takes_documents_of_the_largest_size(mongo: LocalMongo) -> None:
+    with MongoClient[dict[str, Any]](mongo.uri) as client:
+        collection = client["large"]["documents"]
+        collection.insert_one({"_id": 1, "filling": "x" * ((16 << 20) - 100)})
+        assert collection.count_documents({}) == 1
+        client.drop_database("large")
+
+
 def test_standalone_is_a_server_without_a_replica_set() -> None:
     with (
         LocalMongo(standalone=True) as mongo,

@@ -10,7 +10,7 @@ import pytest
 from pymongo import AsyncMongoClient
 from pymongo.errors import WriteError
 
-from monque_core import Monque
+from monque_core import InvalidJobError, Monque
 from tests.support.commands import CommandLog
 from tests.support.stored import jobs_in, stored_jobs
 
@@ -181,3 +181,20 @@ def test_one_monque_serves_one_event_loop_after_another(blocking_db: Any) -> Non
     asyncio.run(the_last())
 
     assert blocking_db["monque_jobs"].count_documents({}) >= 10
+
+
+async def test_a_key_that_garbage_holds_is_the_trouble_of_those_who_ask_for_it(
+    monque: Monque, db: Db
+) -> None:
+    await jobs_in(db).insert_one({"name": "work", "status": "pending", "uniqueKey": ["taken", "x"]})
+
+    first, taken, free = await asyncio.gather(
+        *(monque.enqueue("work", key, unique_key=key) for key in ("first", "taken", "free")),
+        return_exceptions=True,
+    )
+
+    assert isinstance(taken, InvalidJobError)
+    for job in (first, free):
+        assert not isinstance(job, BaseException)
+        assert not job.deduplicated
+        assert await jobs_in(db).count_documents({"uniqueKey": job.data, "_id": job.id}) == 1

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
+import bson
 from bson import ObjectId
 from pymongo.errors import PyMongoError
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 3
 _STOPS_MIDWAY = 0.2
 _PROBE_GAP = 0.25
+_LARGEST_DOCUMENT = 16 << 20
 _DROPPABLE = ("monque_py_claim", "monque_py_processing", "monque_py_name", "monque_py_recurring")
 
 
@@ -242,12 +244,14 @@ class Adversary:
             {**job, "status": 7},
             {**claimed, "failCount": -1, "unreadable": True},
             {**claimed, "lockedAt": "2020-01-01", "claims": 1.5, "unreadable": True},
+            # With no room for a claim.
+            {**job, "data": {"filling": ""}, "unreadable": True},
         ]
-        chosen = self._random.sample(documents, 3)
+        for document in documents:
+            document |= {"_id": ObjectId(), "garbage": True}
+        documents[-1]["data"]["filling"] = "x" * (_LARGEST_DOCUMENT - _size(documents[-1]) - 50)
         with suppress(PyMongoError):
-            await self._db.monque_jobs.insert_many(
-                [{"_id": ObjectId(), **document, "garbage": True} for document in chosen]
-            )
+            await self._db.monque_jobs.insert_many(self._random.sample(documents, 4))
 
     async def _drop_indexes(self) -> None:
         with suppress(PyMongoError):
@@ -301,3 +305,7 @@ class Adversary:
 
     async def _probe(self) -> None:
         await self._db.probe.update_one({"_id": 1}, {"$inc": {"n": 1}}, upsert=True)
+
+
+def _size(document: dict[str, Any]) -> int:
+    return len(bson.encode(document))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,6 +14,18 @@ if TYPE_CHECKING:
 
 class MonqueError(Exception):
     """Base of everything monque raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Be copied and pickled by what is in it, whatever the error was made from."""
+        return _made_again, (type(self), self.args, self.__dict__)
+
+
+def _made_again(
+    kind: type[MonqueError], arguments: tuple[Any, ...], attributes: dict[str, Any]
+) -> MonqueError:
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(attributes)
+    return error
 
 
 class MonqueConnectionError(MonqueError):

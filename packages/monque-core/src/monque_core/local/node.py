@@ -25,7 +25,8 @@ _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 _OPTIONS = (
     "--bind_ip=127.0.0.1",
     "--nounixsocket",
-    "--wiredTigerCacheSizeGB=0.25",
+    # With less, the server refuses documents of the largest size.
+    "--wiredTigerCacheSizeGB=1",
     "--setParameter=diagnosticDataCollectionEnabled=false",
     # A server told to end waits this long for its clients to notice; 15 s unless told otherwise.
     "--setParameter=shutdownTimeoutMillisForSignaledShutdown=100",
