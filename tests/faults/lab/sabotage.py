@@ -14,7 +14,7 @@ from monque_core.scheduler.dispatcher import Dispatcher
 from monque_core.scheduler.recovery import Recovery
 from monque_core.scheduler.runner import Runner
 from monque_core.scheduler.slots import Slots
-from monque_core.store import queue, stale_jobs, store, transitions
+from monque_core.store import queue, restoration, stale_jobs, transitions
 from monque_core.store.indexes import job_indexes
 from monque_core.store.intake import Intake
 from monque_core.store.ledger import Ledger
@@ -100,7 +100,7 @@ def _keys_ignored() -> None:
         await self.insert([job], session)
         return job
 
-    _put(store, "job_indexes", without_unique)
+    _put(restoration, "job_indexes", without_unique)
     _put(Intake, "insert_unique", plainly)
 
 
