@@ -62,3 +62,32 @@ def test_a_small_run_prints_a_table_writes_json_and_draws(tmp_path: Path) -> Non
     }
     for picture in ("bench-drain.png", "bench-pick-up.png", "bench-claim.png"):
         assert (output.parent / picture).read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_small_study_of_growth_prints_a_table_and_writes_json(tmp_path: Path) -> None:
+    output = tmp_path / "growth.json"
+
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "tests.benchmarks.growth"),
+            *("--scale", "0.001", "--output", str(output)),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=55,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    result = json.loads(output.read_text(encoding="utf-8"))
+    assert {cost["dimension"] for cost in result["costs"]} == {
+        "jobs stored",
+        "concurrency of a worker",
+        "names",
+        "idle instances",
+        "instances",
+    }
+    assert all(cost["jobs_per_second"] > 0 for cost in result["costs"])
+    assert result["oplog_bytes_per_job"] > 0
+    assert len([line for line in done.stdout.splitlines() if line.startswith("| ")]) == 21
