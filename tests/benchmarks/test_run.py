@@ -90,4 +90,4 @@ def test_a_small_study_of_growth_prints_a_table_and_writes_json(tmp_path: Path) 
     }
     assert all(cost["jobs_per_second"] > 0 for cost in result["costs"])
     assert result["oplog_bytes_per_job"] > 0
-    assert len([line for line in done.stdout.splitlines() if line.startswith("| ")]) == 21
+    assert len([line for line in done.stdout.splitlines() if line.startswith("| ")]) == 18
