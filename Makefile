@@ -80,7 +80,7 @@ $(VENV)/.demo: $(VENV)/.created $(MANIFESTS)
 
 $(VENV)/.dev: $(VENV)/.created $(MANIFESTS)
 	$(RUN) pip install --quiet --group dev \
-	  --editable "packages/monque-core[cli,demo,local,motor,testing]" \
+	  --editable "packages/monque-core[cli,demo,local,motor,testing,uvloop]" \
 	  --editable "packages/monque-di[beanie,mongoengine,motor]"
 	@touch $@ $(VENV)/.demo
 

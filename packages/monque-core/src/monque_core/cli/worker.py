@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from monque_core import event_loop
 from monque_core.cli.connection import Settings
 from monque_core.cli.examples import examples
 from monque_core.cli.logs import LogFormat, LogLevel, set_up_logging
@@ -71,7 +72,7 @@ def worker(
     _hand_on(Settings.of(context))
     set_up_logging(log_format, log_level)
     if processes == 1 and not reload:
-        asyncio.run(_serve(target))
+        event_loop.run(_serve(target))
         return
     if sys.platform == "win32":
         raise typer.BadParameter("--processes and --reload need a POSIX system")

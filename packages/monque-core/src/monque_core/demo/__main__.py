@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 from typing import TYPE_CHECKING
 
+from monque_core import event_loop
 from monque_core.demo.show import perform
 from monque_core.demo.view import Lines
 from monque_core.errors import MonqueConnectionError
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     print("Starting a MongoDB of our own …", flush=True)
     try:
-        report = asyncio.run(perform(options.seconds, _choose_view(plain=options.plain)))
+        report = event_loop.run(perform(options.seconds, _choose_view(plain=options.plain)))
     except MonqueConnectionError as error:
         print(error, file=sys.stderr)
         return _CANNOT_START

@@ -1,0 +1,24 @@
+"""The event loop of our own programs."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import pytest
+
+from monque_core import event_loop
+
+
+async def kind() -> str:
+    return type(asyncio.get_running_loop()).__module__.split(".")[0]
+
+
+def test_is_uvloops_where_it_is_installed() -> None:
+    pytest.importorskip("uvloop")
+    assert event_loop.run(kind()) == "uvloop"
+
+
+def test_is_asyncios_where_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    assert event_loop.run(kind()) == "asyncio"
