@@ -73,7 +73,11 @@ class JobSource(Source[AnyJob, Candidate]):
 
     def is_on_trial(self, work: AnyJob) -> bool:
         """Tell whether a claimed job was suspicious when it was waiting."""
-        return is_suspicious(work.claims - 1, work.fail_count, self._policy.limit_for(work))
+        # As it was before this claim; for most that ends the matter.
+        before = work.claims - 1
+        return before > work.fail_count and is_suspicious(
+            before, work.fail_count, self._policy.limit_for(work)
+        )
 
     def turned_away(self, found: TurnedAway, error: Exception) -> None:  # noqa: ARG002  # the error names it
         """Say that a document is no job."""

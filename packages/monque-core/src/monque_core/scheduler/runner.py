@@ -50,7 +50,10 @@ class Runner(Generic[W, C]):
     async def _call(self, run: Run[W], worker: Worker, work: Work) -> None:
         limit = self._source.time_limit(run.work, worker)
         if limit is None:
-            await self._chain(run, worker, work, 0)
+            if worker.is_async and not self._middleware:
+                await worker.handler(work)  # type: ignore[misc]  # is_async says it is awaitable
+            else:
+                await self._chain(run, worker, work, 0)
             return
         watch = asyncio.timeout(limit.total_seconds())
         cause: BaseException | None = None

@@ -160,9 +160,13 @@ class Queue:
             # Half of it is what this very claim wrote: dates above all, which are slow to read.
             projection=dict.fromkeys(known, 0),
         )
+        jobs: list[AnyJob | Unreadable] = []
         for document in documents:
             document.update(known)
-        jobs = [await self._read(document) for document in documents]
+            try:
+                jobs.append(to_job(document))
+            except InvalidJobError as error:
+                jobs.append(await self._aside.put(document["_id"], error, at))
         # The indexes return them in other orders; runs start in the order of the claim.
         jobs.sort(key=_claim_rank)
         return jobs
