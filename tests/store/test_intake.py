@@ -70,18 +70,24 @@ class TestWayIn:
 
 
 class TestSeveral:
-    async def test_are_inserted_in_order_a_thousand_at_a_time(
-        self, db: Db, uri: str, client: AsyncMongoClient[dict[str, Any]]
+    @pytest.mark.parametrize(("count", "inserts"), [(2500, 3), (7000, 5)])
+    async def test_are_inserted_in_order_a_thousand_or_more_at_a_time(
+        self,
+        db: Db,
+        uri: str,
+        client: AsyncMongoClient[dict[str, Any]],
+        count: int,
+        inserts: int,
     ) -> None:
         log = CommandLog()
         async with type(client)(uri, event_listeners=[log]) as logged:
             store = await open_store(logged[db.name])
-            jobs = [a_job(data=n) for n in range(2500)]
+            jobs = [a_job(data=n) for n in range(count)]
             log.sent.clear()
             await store.intake.insert(jobs, None)
-            assert log.count() == {"insert": 3}
+            assert log.count() == {"insert": inserts}
         found = [document async for document in jobs_in(db).find().sort("$natural", 1)]
-        assert [document["data"] for document in found] == list(range(2500))
+        assert [document["data"] for document in found] == list(range(count))
 
     async def test_with_keys_are_inserted_where_the_key_is_free(self, db: Db, store: Store) -> None:
         taken = [a_job(unique_key="a"), a_job(unique_key="c", status="processing")]

@@ -94,7 +94,7 @@ class Producer(ABC):
         timeout: Duration | None = None,  # noqa: ASYNC109  # the jobs', not this call's
         session: object = None,
     ) -> list[Job[T]]:
-        """Store a job for each item, in order, with one insert per thousand.
+        """Store a job for each item, in order, with one insert per thousand or more.
 
         The options are those of `enqueue`; the unique key may be a function of the item.
         """

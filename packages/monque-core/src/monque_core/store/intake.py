@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _Put: TypeAlias = "tuple[AnyJob, AnyJob | Exception]"
 BATCH_SIZE = 1000
+_MANY = 3000
+_LARGEST_INSERT = 8000
 _DUPLICATE_KEY = 11000
 _ATTEMPTS = 100
 
@@ -81,8 +83,14 @@ class Intake:
 
     async def insert(self, jobs: Sequence[AnyJob], session: Session | None) -> None:
         """Insert jobs without keys, in order."""
-        for batch in in_batches(jobs, BATCH_SIZE):
+        start, size = 0, BATCH_SIZE
+        while start < len(jobs):
+            batch = jobs[start : start + size]
             await self._collection.insert_many([to_document(job) for job in batch], session)
+            start += size
+            if start >= _MANY:
+                # Each insert waits until a majority has it; so many jobs had better go in fewer.
+                size = min(2 * size, _LARGEST_INSERT)
 
     async def insert_unique(self, job: AnyJob, session: Session | None) -> AnyJob:
         """Insert a job with a key, or give the active one that has it already."""
