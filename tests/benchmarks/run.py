@@ -78,7 +78,7 @@ async def _round(db: AsyncDatabase[dict[str, Any]], uri: str, scale: float) -> l
     def scaled(count: int) -> int:
         return max(10, round(count * scale))
 
-    drained = await drain.measure(db, scaled(10_000))
+    drained = await drain.measure(db, scaled(20_000))
     drained |= await drain.measure_processes(db, uri, scaled(20_000))
     settled = await settling.measure(db, scaled(3000))
     stored = await intake.measure(db, scaled(400), scaled(10_000))
