@@ -181,8 +181,8 @@ class Queue:
             )
         except InvalidJobError:
             # It was claimed and cannot be decoded; the token tells which it was.
-            claimed = await self.claimed_with(token, now)
-            return claimed[0] if claimed else None
+            taken = await self.claimed_with(token, now)
+            return taken[0] if taken else None
         except OperationFailure as error:
             if not is_of_the_document(error):
                 raise
@@ -200,8 +200,8 @@ class Queue:
             return None
         ids = [found[0]["_id"]]
         turned_away = await self._claim_each(ids, step, now)
-        claimed = [*turned_away, *await self._read_back({"_id": {"$in": ids}}, token, now)]
-        return claimed[0] if claimed else None
+        taken = [*turned_away, *await self._read_back({"_id": {"$in": ids}}, token, now)]
+        return taken[0] if taken else None
 
     async def _claim_each(
         self, ids: Sequence[object], step: Transition, now: datetime
