@@ -122,14 +122,17 @@ async def test_orders_become_invoices_whoever_plans_and_whatever_fails_at_first(
 async def test_the_orders_example_notices_an_invoice_that_is_missing_or_doubled(
     variables: dict[str, str], db: AsyncDatabase[dict[str, Any]]
 ) -> None:
-    done = {"status": "completed", "lastObservedValues": {"status": "paid", "total": 30}}
-    await db["orders_tasks"].insert_one({"task": "invoice", "sourceDocId": 3, **done})
+    # An order whose task counts as done for the very state it is in.
+    paid = {"status": "paid", "total": 990}
+    await db["orders"].insert_one({"_id": 99, **paid})
+    done = {"status": "completed", "lastObservedValues": paid}
+    await db["orders_tasks"].insert_one({"task": "invoice", "sourceDocId": 99, **done})
     await db["invoices"].insert_one({"order": 2, "total": 20})
 
     async with Program("examples.orders_invoices", **variables) as program:
         assert await program.end() == 1, program.output
 
-    assert "missing: the invoice for order 3 over 30\n" in program.lines
+    assert "missing: the invoice for order 99 over 990\n" in program.lines
     assert "doubled: the invoice for order 2 over 20\n" in program.lines
 
 
