@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pymongo import AsyncMongoClient
 
 from monque_core import Monque
+from tests.support.wall_clock import turn_forward
 
 if TYPE_CHECKING:
     from monque_core import Job
@@ -73,13 +74,6 @@ def _obey() -> None:
     os._exit(0)
 
 
-def _turn_forward(seconds: float) -> None:
-    """Make this process's wall clock wrong."""
-    time_ns, seconds_since = time.time_ns, time.time
-    time.time_ns = lambda: time_ns() + int(seconds * 1e9)
-    time.time = lambda: seconds_since() + seconds
-
-
 async def _work(uri: str, database: str, names: list[str], options: dict[str, Any]) -> None:
     async with AsyncMongoClient[dict[str, Any]](uri) as client:
         monque = Monque(client[database], **options)
@@ -93,7 +87,7 @@ async def _work(uri: str, database: str, names: list[str], options: dict[str, An
 
 
 def main(settings: dict[str, Any]) -> None:
-    _turn_forward(settings.pop("wall_clock_ahead"))
+    turn_forward(settings.pop("wall_clock_ahead"))
     threading.Thread(target=_obey, daemon=True).start()
     asyncio.run(_work(**settings))
 

@@ -29,9 +29,9 @@ from tests.faults.lab.worker import (
     Complaints,
     end_with_standard_input,
     listen,
-    turn_clock,
 )
 from tests.faults.lab.workload import NASTY
+from tests.support.wall_clock import turn_forward
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -269,7 +269,7 @@ def main(settings: dict[str, Any]) -> None:
     recorder.note("produces", pid=os.getpid())
     for name in ("asyncio", "monque"):
         logging.getLogger(name).addHandler(Complaints(recorder))
-    turn_clock(settings["clock_ahead"])
+    turn_forward(settings["clock_ahead"])
     end_with_standard_input()
     if settings["sabotage"]:
         SABOTAGE[settings["sabotage"]]()

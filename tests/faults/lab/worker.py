@@ -24,6 +24,7 @@ from tests.faults.lab.recorder import Recorder, true_time
 from tests.faults.lab.sabotage import SABOTAGE
 from tests.faults.lab.workload import INSTANCE_LIMIT, LIMITS, Workload
 from tests.support.leftovers import Leftovers
+from tests.support.wall_clock import turn_forward
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -64,13 +65,6 @@ def listen(monque: Monque, recorder: Recorder) -> None:
     monque.on("job:fail", outcome("failed"))
     monque.on("job:error", error)
     monque.on("stale:recovered", lambda event: recorder.note("recovered", count=event.count))
-
-
-def turn_clock(seconds: float) -> None:
-    """Make this process's wall clock wrong."""
-    right_ns, right = time.time_ns, time.time
-    time.time_ns = lambda: right_ns() + int(seconds * 1e9)
-    time.time = lambda: right() + seconds
 
 
 def end_with_standard_input() -> None:
@@ -184,7 +178,7 @@ def main(settings: dict[str, Any]) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     for name in ("asyncio", "monque"):
         logging.getLogger(name).addHandler(Complaints(recorder))
-    turn_clock(settings["clock_ahead"])
+    turn_forward(settings["clock_ahead"])
     end_with_standard_input()
     watch_for_starvation(recorder, settings["options"]["heartbeat_interval"] / 4)
     if settings["sabotage"]:
