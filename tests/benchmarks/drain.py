@@ -28,14 +28,15 @@ _PROCESSES = 2
 async def measure(db: Db, count: int) -> Readings:
     """Drain so many jobs in each way, one after the other; rates in jobs per second."""
     jobs = db["monque_jobs"]
-    await raw.fill(jobs, count)
-    limit = count / await raw.drain_in_batches(jobs)
     few = max(1, count // _NAIVE_SHARE)
     await raw.fill(jobs, few)
     naive = few / await raw.drain_one_by_one(jobs, few)
     readings = {}
     for kind, threads in (("drain", False), ("drain, thread handlers", True)):
         for concurrency in CONCURRENCIES:
+            # Each time anew: a minute later the machine may be busy with something else.
+            await raw.fill(jobs, count)
+            limit = count / await raw.drain_in_batches(jobs)
             await raw.fill(jobs, count)
             rate = count / await _drain(db, count, concurrency, threads=threads)
             readings[f"{kind}, concurrency {concurrency}"] = Reading(rate, limit, naive)

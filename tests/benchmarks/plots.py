@@ -31,11 +31,12 @@ def draw(result: dict[str, Any], directory: Path) -> Iterator[Path]:
 def _drain(axes: Axes, measures: dict[str, Any]) -> None:
     names = [name for name in measures if name.startswith("drain")]
     labels = [
-        name.removeprefix("drain, ").replace(", concurrency", ",\nconcurrency") for name in names
+        name.removeprefix("drain, ").replace(" handlers", "").replace(", ", ",\n") for name in names
     ]
+    labels = [label.replace("concurrency ", "at ") for label in labels]
     _bars(axes, labels, [measures[name] for name in names])
     axes.set_ylabel("jobs per second")
-    axes.set_title("No-op jobs drained")
+    axes.set_title("No-op jobs drained, by kind of handler and concurrency")
 
 
 def _pickup(axes: Axes, measures: dict[str, Any]) -> None:
@@ -70,6 +71,6 @@ def _bars(axes: Axes, labels: list[str], measures: list[dict[str, Any]]) -> None
     for number, (key, colour) in enumerate(kinds):
         places = [place + (number - (len(kinds) - 1) / 2) * width for place in range(len(labels))]
         axes.bar(places, [one[key] for one in measures], width, color=colour, label=key)
-    axes.set_xticks(range(len(labels)), labels, fontsize=7)
+    axes.set_xticks(range(len(labels)), labels, fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
