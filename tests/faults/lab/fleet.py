@@ -158,7 +158,7 @@ class Fleet:
         """Give the exit codes that are no fault: one killed says nothing of how it would end."""
         said = (self.folder / f"{name}.err").read_text(encoding="utf-8", errors="replace")
         # It cannot start while MongoDB is away, says so, and is started again.
-        is_away = "MonqueConnectionError" in said.strip().rpartition("\n")[2]
+        is_away = "\nmonque_core.errors.MonqueConnectionError" in said
         # Told to stop before it has begun or when it is over, it ends as any program does.
         is_idle = not self._has_noted(name, "up") or self._has_noted(name, "down")
         return [
