@@ -7,7 +7,7 @@ import pytest
 from tests.faults.lab.story import Story
 from tests.faults.lab.vitals import KINDS, growth, leaks
 
-STEADY = {"memory": 60 << 20, "threads": 5, "tasks": 40, "connections": 8}
+STEADY = {"memory": 60 << 20, "objects": 50_000, "threads": 5, "tasks": 40, "connections": 8}
 
 
 def lived(samples: int, kind: str = "", growth_each: float = 0) -> Story:

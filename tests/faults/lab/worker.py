@@ -6,6 +6,7 @@ It writes down what happens, and ends with its standard input, so that it outliv
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -102,6 +103,7 @@ async def watch_vitals(recorder: Recorder) -> None:
             memory=resident_pages * os.sysconf("SC_PAGE_SIZE"),
             threads=threading.active_count(),
             tasks=len(asyncio.all_tasks()),
+            objects=len(gc.get_objects()),
             connections=sum(_is_socket(entry) for entry in descriptors.iterdir()),
         )
 
