@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import threading
 import time
+from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +16,15 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 _LOOK_GAP = 0.005
-_Work: TypeAlias = "Callable[[], Callable[[], None]]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Errand:
+    """A function to be called in a thread, and who waits for it."""
+
+    function: Callable[[], Any]
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
 
 
 class ThreadPool:
@@ -33,16 +42,7 @@ class ThreadPool:
         """Run the function in a thread; the future belongs to the running event loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
-
-        def work() -> Callable[[], None]:
-            result, error = None, None
-            try:
-                result = function()
-            except BaseException as caught:  # noqa: BLE001  # handed to whoever waits
-                error = caught
-            return lambda: _deliver(loop, future, result, error)
-
-        self._crew.take_on(work)
+        self._crew.take_on(_Errand(function, loop, future))
         return future
 
     async def dismiss(self, patience: float = 0.0) -> None:
@@ -64,7 +64,7 @@ class _Crew:
         self._threads: list[_Thread] = []
         self._is_dismissed = False
 
-    def take_on(self, work: _Work) -> None:
+    def take_on(self, errand: _Errand) -> None:
         with self._lock:
             if self._idle:
                 thread = self._idle.pop()
@@ -72,7 +72,7 @@ class _Crew:
                 thread = _Thread(self, f"{self._name}-{len(self._threads) + 1}")
                 self._threads.append(thread)
                 thread.start()
-        thread.inbox.put(work)
+        thread.inbox.put(errand)
 
     def make_idle(self, thread: _Thread) -> bool:
         """Take a thread back, unless it is no longer needed."""
@@ -99,30 +99,37 @@ class _Thread(threading.Thread):
 
     def __init__(self, crew: _Crew, name: str) -> None:
         super().__init__(name=name, daemon=True)
-        self.inbox: SimpleQueue[_Work | None] = SimpleQueue()
+        self.inbox: SimpleQueue[_Errand | None] = SimpleQueue()
         self._crew = crew
 
     def run(self) -> None:
         """Work until dismissed."""
         is_needed = True
-        while is_needed and (work := self.inbox.get()) is not None:
-            deliver = work()
+        while is_needed and (errand := self.inbox.get()) is not None:
+            outcome = _outcome(errand.function)
             # Idle before the result is known, so that work which follows it finds this thread.
             is_needed = self._crew.make_idle(self)
-            deliver()
+            _deliver(errand, *outcome)
             # Or an idle thread would keep what it did last from being freed.
-            del work, deliver
+            del errand, outcome
 
 
-def _deliver(
-    loop: asyncio.AbstractEventLoop,
-    future: asyncio.Future[Any],
-    result: object,
-    error: BaseException | None,
-) -> None:
+def _outcome(function: Callable[[], R]) -> tuple[R | None, BaseException | None]:
+    """Give what a function returns, or raises.
+
+    Its frame and those above, which the error's traceback holds, must not hold the error or its
+    future for long: such circles wait for the garbage collector.
+    """
+    try:
+        return function(), None
+    except BaseException as error:  # noqa: BLE001  # handed to whoever waits
+        return None, error
+
+
+def _deliver(errand: _Errand, result: object, error: BaseException | None) -> None:
     # The loop may be closed by the time a late thread returns.
     with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(_resolve, future, result, error)
+        errand.loop.call_soon_threadsafe(_resolve, errand.future, result, error)
 
 
 def _resolve(future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:

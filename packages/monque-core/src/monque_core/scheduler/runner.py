@@ -46,6 +46,8 @@ class Runner(Generic[W, C]):
             ended(run, None)
         else:
             ended(run, self._source.conclude(run, error, duration))
+        # A frame that holds the error whose traceback holds the frame waits for the collector.
+        error = None
 
     async def _call(self, run: Run[W], worker: Worker, work: Work) -> None:
         limit = self._source.time_limit(run.work, worker)
@@ -64,9 +66,12 @@ class Runner(Generic[W, C]):
             if not watch.expired():
                 raise
             cause = error
-        if watch.expired():
-            # Whatever the handler made of its cancellation, it was too late.
-            raise TimeoutError(f"the run took longer than its timeout of {limit}") from cause
+        try:
+            if watch.expired():
+                # Whatever the handler made of its cancellation, it was too late.
+                raise TimeoutError(f"the run took longer than its timeout of {limit}") from cause
+        finally:
+            cause = None
 
     async def _chain(self, run: Run[W], worker: Worker, work: Work, depth: int) -> object:
         """Go through the middleware from this depth on, then call the handler."""
@@ -99,7 +104,10 @@ class Runner(Generic[W, C]):
                     # Nobody hears any more what the thread may raise.
                     future.cancel()
                     raise
-        if cancelled is not None:
-            future.exception()
-            raise cancelled
-        return future.result()
+        try:
+            if cancelled is not None:
+                future.exception()
+                raise cancelled
+            return future.result()
+        finally:
+            del future, cancelled
