@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.faults.lab.history import CLOCK_READING, MILLISECONDS, SECOND
 from tests.faults.lab.lives import nanoseconds, told
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.faults.lab.history import Fault, History, Run
+    from tests.faults.lab.lives import Life, Step
 
 STALE_AFTER_HEARTBEATS = 3
 
@@ -54,30 +55,18 @@ def nothing_is_claimed_early(history: History) -> Iterator[str]:
 
 def only_silent_claims_are_taken_over(history: History) -> Iterator[str]:
     """A claim is taken from its owner only when its heartbeats have failed to come."""
-    for life in history.jobs():
-        for step in life.steps:
-            if not step.is_taking_over:
-                continue
-            assert step.before is not None
-            silence = step.at - nanoseconds(step.before["lastHeartbeat"])
-            patience = STALE_AFTER_HEARTBEATS * step.before["heartbeatInterval"] * 1_000_000
-            if silence < patience - CLOCK_READING:
-                yield f"{told(life, step)} was taken over after {silence / SECOND:.2f} s"
+    for life, step, before in _taken_over(history):
+        silence = step.at - nanoseconds(before["lastHeartbeat"])
+        patience = STALE_AFTER_HEARTBEATS * before["heartbeatInterval"] * 1_000_000
+        if silence < patience - CLOCK_READING:
+            yield f"{told(life, step)} was taken over after {silence / SECOND:.2f} s"
 
 
 def a_lost_claim_is_explained_by_a_fault(history: History) -> Iterator[str]:
     """A second run is owed to a fault that hit the first one."""
-    owners = {process.instance: process.name for process in history.processes.values()}
-    for life in history.jobs():
-        for step in life.steps:
-            if not step.is_taking_over:
-                continue
-            assert step.before is not None
-            heard = nanoseconds(step.before["lastHeartbeat"])
-            owner = owners.get(step.before.get("claimedBy", ""), "")
-            since = heard - 2 * history.heartbeat
-            if not any(fault.hits(owner, since, step.at) for fault in history.faults):
-                yield f"{told(life, step)} was lost by {owner or 'nobody'}, and no fault hit it"
+    for life, step, before in _taken_over(history):
+        if not _causes(history, step, before):
+            yield f"{told(life, step)} was lost by {before.get('claimedBy')}, and no fault hit it"
 
 
 def limits_hold(history: History) -> Iterator[str]:
@@ -101,19 +90,26 @@ def limits_hold(history: History) -> Iterator[str]:
 
 def explained(history: History) -> Counter[str]:
     """Count the second runs by the kind of fault that explains them."""
-    owners = {process.instance: process.name for process in history.processes.values()}
     kinds: Counter[str] = Counter()
-    for life in history.jobs():
-        for step in life.steps:
-            if step.is_taking_over and step.before is not None:
-                owner = owners.get(step.before.get("claimedBy", ""), "")
-                since = nanoseconds(step.before["lastHeartbeat"]) - 2 * history.heartbeat
-                kinds.update({_kind(history.faults, owner, since, step.at)})
+    for _, step, before in _taken_over(history):
+        causes = _causes(history, step, before)
+        # Its own faults explain more than those of everybody.
+        causes.sort(key=lambda fault: (fault.kind == "starved", fault.target == "*"))
+        kinds[causes[0].kind if causes else "nothing"] += 1
     return kinds
 
 
-def _kind(faults: list[Fault], owner: str, since: int, until: int) -> str:
-    hits = [fault for fault in faults if fault.hits(owner, since, until)]
-    # Its own faults explain more than those of everybody.
-    hits.sort(key=lambda fault: (fault.kind == "starved", fault.target == "*"))
-    return hits[0].kind if hits else "nothing"
+def _taken_over(history: History) -> Iterator[tuple[Life, Step, dict[str, Any]]]:
+    """Give the writes that took a claim from its owner, and the documents before them."""
+    for life in history.jobs():
+        for step in life.steps:
+            if step.is_taking_over and step.before is not None:
+                yield life, step, step.before
+
+
+def _causes(history: History, step: Step, before: dict[str, Any]) -> list[Fault]:
+    """Give the faults that may have kept the owner of a claim from its heartbeats."""
+    owners = {process.instance: process.name for process in history.processes.values()}
+    owner = owners.get(before.get("claimedBy", ""), "")
+    since = nanoseconds(before["lastHeartbeat"]) - 2 * history.heartbeat
+    return [fault for fault in history.faults if fault.hits(owner, since, step.at)]
