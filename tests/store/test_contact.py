@@ -44,15 +44,25 @@ class TestAnswer:
         contact.made(clock[0])
         assert not contact.is_lost
 
+    @pytest.mark.parametrize("at_leisure", [False, True])
     def test_that_was_on_its_way_before_the_outage_does_not_end_it(
-        self, clock: list[float], contact: Contact
+        self, clock: list[float], contact: Contact, at_leisure: bool
     ) -> None:
         asked_at = clock[0]
         clock[0] += 1
         contact.lost()
         clock[0] += 1
-        contact.made(asked_at)
+        contact.made(asked_at, at_leisure=at_leisure)
         assert contact.is_lost
+
+    @pytest.mark.parametrize("at_leisure", [False, True])
+    def test_that_took_long_is_a_gap_unless_it_may(
+        self, clock: list[float], contact: Contact, at_leisure: bool
+    ) -> None:
+        asked_at = clock[0]
+        clock[0] += 30
+        contact.made(asked_at, at_leisure=at_leisure)
+        assert contact.could_hear(10) is at_leisure
 
 
 class TestOutage:

@@ -23,13 +23,17 @@ class Contact:
         self.is_lost = False
         self.outages = 0
 
-    def made(self, asked_at: float) -> None:
-        """Note the answer to a question of that time, by `time.monotonic()`."""
+    def made(self, asked_at: float, *, at_leisure: bool = False) -> None:
+        """Note the answer to a question of that time, by `time.monotonic()`.
+
+        Where MongoDB may take its time, a late answer is no gap.
+        """
         if self.is_lost and asked_at < self._lost_at:
             # It was on its way before the connection broke.
             return
         now = time.monotonic()
-        gap = now - (min(asked_at, self._last) if self.is_lost else asked_at)
+        silent_since = now if at_leisure else asked_at
+        gap = now - (min(silent_since, self._last) if self.is_lost else silent_since)
         if gap >= _SHORTEST_GAP:
             self._gaps = [kept for kept in self._gaps if _counts(kept, now)]
             self._gaps.append((gap, now))

@@ -101,12 +101,13 @@ class Handle:
 
     async def next_change(self, stream: Any) -> Document | None:
         """Wait for a change, for which MongoDB may take its time."""
+        asked_at = time.monotonic()
         change: Document | None = await self._notice_outage(
             self._call(stream.try_next, (), {}), None
         )
         if change is not None or stream.alive:
             # Else it is the driver alone that has spoken, of a stream that was closed under it.
-            self.contact.made(time.monotonic())
+            self.contact.made(asked_at, at_leisure=True)
         return change
 
     async def close(self, stream: Any) -> None:
