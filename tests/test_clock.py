@@ -89,6 +89,34 @@ class TestServerClock:
         clock.adjust(server_time + timedelta(seconds=30), asked, uptime[0])
         assert clock.now() == server_time + timedelta(seconds=31)
 
+    @quick
+    @given(
+        start=st.integers(0, 10**15),
+        trips=st.lists(
+            st.tuples(st.integers(0, 5 * 10**6), st.integers(0, 5 * 10**6)), min_size=1, max_size=20
+        ),
+    )
+    def test_is_never_further_off_than_the_best_reading_can_tell(
+        self, start: int, trips: list[tuple[int, int]]
+    ) -> None:
+        clock, uptime = ServerClock(), 0
+        for there, back in trips:
+            server_ms = (start + uptime + there) // 1_000_000
+            reading = EPOCH + timedelta(milliseconds=server_ms)
+            clock.adjust(reading, uptime, uptime + there + back)
+            uptime += there + back + 12_345
+        best = min(there + back for there, back in trips)
+        # Half of the trip, and half of the millisecond that the server shows.
+        assert abs(clock._zero_ns - start) <= (best + 1_000_000) / 2 + 1
+
+    def test_follows_a_server_whose_clock_drifts(self, uptime: list[int]) -> None:
+        clock, server_time = ServerClock(), datetime(2040, 1, 1, tzinfo=UTC)
+        for hour in range(1000):
+            uptime[0] += 3600 * SECOND_NS
+            drifted = server_time + hour * timedelta(hours=1, microseconds=400)
+            clock.adjust(truncate(drifted), uptime[0] - 300_000, uptime[0])
+            assert abs(clock.now() - drifted) <= 2 * MILLISECOND
+
     def test_is_never_turned_back_by_a_small_correction(self, uptime: list[int]) -> None:
         clock = ServerClock()
         server_time = datetime(2040, 1, 1, tzinfo=UTC)

@@ -17,6 +17,8 @@ class Clock(Protocol):
 
 
 _LARGE_STEP_MS = 1000
+_MILLISECOND_NS = 1_000_000
+_LONG_AGO_NS = -(1 << 80)
 
 
 class ServerClock:
@@ -27,12 +29,12 @@ class ServerClock:
 
     def __init__(self) -> None:
         self._zero_ns = time.time_ns() - time.monotonic_ns()
-        self._is_set = False
+        self._bounds_ns = (_LONG_AGO_NS, -_LONG_AGO_NS)
         self._latest_ms = 0
 
     def now(self) -> datetime:
         """Give server time in UTC, in whole milliseconds as BSON stores it."""
-        now_ms = (self._zero_ns + time.monotonic_ns()) // 1_000_000
+        now_ms = (self._zero_ns + time.monotonic_ns()) // _MILLISECOND_NS
         # A small correction never turns time back: what was due would not be due any more.
         if not 0 < self._latest_ms - now_ms < _LARGE_STEP_MS:
             self._latest_ms = now_ms
@@ -41,15 +43,15 @@ class ServerClock:
     def adjust(self, server_time: datetime, asked_ns: int, answered_ns: int) -> None:
         """Take a reading of the server's clock, made between two `time.monotonic_ns()` values.
 
-        A later reading counts only if it differs by more than it can tell, so that a slow answer
-        does not spoil a good setting.
+        Nobody knows when between them, nor what the server cut off below its millisecond. What
+        readings agree on is narrower than each of them, and no slow answer can spoil it; one that
+        agrees with none of those before is of a clock that was set anew.
         """
-        midpoint_ns = (asked_ns + answered_ns) // 2
-        zero_ns = _to_milliseconds(server_time) * 1_000_000 - midpoint_ns
-        uncertainty_ns = (answered_ns - asked_ns) // 2 + 1_000_000
-        if not self._is_set or abs(zero_ns - self._zero_ns) > uncertainty_ns:
-            self._zero_ns = zero_ns
-            self._is_set = True
+        read_ns = _to_milliseconds(server_time) * _MILLISECOND_NS
+        bounds = (read_ns - answered_ns, read_ns + _MILLISECOND_NS - asked_ns)
+        agreed = (max(bounds[0], self._bounds_ns[0]), min(bounds[1], self._bounds_ns[1]))
+        self._bounds_ns = agreed if agreed[0] <= agreed[1] else bounds
+        self._zero_ns = sum(self._bounds_ns) // 2
 
     @property
     def offset(self) -> timedelta:
