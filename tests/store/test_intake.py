@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     Db = AsyncDatabase[dict[str, Any]]
 
 WAYS_IN: dict[str, Callable[[Store, AnyJob], Awaitable[object]]] = {
-    "insert": lambda store, job: store.intake.insert([job], None),
-    "insert several": lambda store, job: store.intake.insert([job, a_job()], None),
+    "insert alike": lambda store, job: store.intake.insert_alike([job], None),
     "insert unique": lambda store, job: store.intake.insert_unique(job, None),
     "insert several unique": lambda store, job: store.intake.insert_many_unique([job], None),
     "schedule": lambda store, job: store.schedules.put(job, None),
@@ -84,7 +83,7 @@ class TestSeveral:
             store = await open_store(logged[db.name])
             jobs = [a_job(data=n) for n in range(count)]
             log.sent.clear()
-            await store.intake.insert(jobs, None)
+            await store.intake.insert_alike(jobs, None)
             assert log.count() == {"insert": inserts}
         found = [document async for document in jobs_in(db).find().sort("$natural", 1)]
         assert [document["data"] for document in found] == list(range(count))
@@ -307,7 +306,7 @@ class TestTransaction:
         self, db: Db, store: Store, client: AsyncMongoClient[dict[str, Any]]
     ) -> None:
         async with client.start_session() as session, await session.start_transaction():
-            await store.intake.insert([a_job(name="a")], session)
+            await store.intake.insert_alike([a_job(name="a")], session)
             await store.intake.insert_unique(a_job(name="b", unique_key="key"), session)
             await store.intake.insert_many_unique([a_job(name="c", unique_key="key")], session)
             await store.schedules.put(a_schedule(name="d"), session)
@@ -319,7 +318,7 @@ class TestTransaction:
     ) -> None:
         async with client.start_session() as session:
             await session.start_transaction()
-            await store.intake.insert([a_job(name="a"), a_job(name="a")], session)
+            await store.intake.insert_alike([a_job(name="a"), a_job(name="a")], session)
             await store.intake.insert_unique(a_job(name="b", unique_key="key"), session)
             await store.intake.insert_many_unique([a_job(name="c", unique_key="key")], session)
             await store.schedules.put(a_schedule(name="d"), session)

@@ -476,7 +476,7 @@ class TwoInstances(RuleBasedStateMachine):
 
     def enqueue(self, name: str, priority: int, delay: int, owner: str) -> None:
         job = self._a_job(name, priority=priority, delay=delay)
-        self.rig.run(self.rig.stores[owner].intake.insert([job], None))
+        self.rig.run(self.rig.stores[owner].intake.insert_alike([job], None))
         self.model.jobs[job.id] = job
 
     def enqueue_with_key(self, name: str, key: str, owner: str) -> None:

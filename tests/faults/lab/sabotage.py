@@ -97,7 +97,7 @@ def _keys_ignored() -> None:
         return [one for one in indexes(retention=retention) if not one.document.get("unique")]
 
     async def plainly(self: Intake, job: Any, session: Any) -> Any:
-        await self.insert([job], session)
+        await self.insert_alike([job], session)
         return job
 
     _put(restoration, "job_indexes", without_unique)

@@ -121,7 +121,7 @@ class Producer(ABC):
 
         jobs = await self._ready(draft)
         if unique_key is None:
-            await self._store.intake.insert(jobs, transaction)
+            await self._store.intake.insert_alike(jobs, transaction)
         else:
             jobs = await self._store.intake.insert_many_unique(jobs, transaction)
         if transaction is None:

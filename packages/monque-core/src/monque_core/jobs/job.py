@@ -71,5 +71,5 @@ AnyJob: TypeAlias = Job[Any]
 def twin(job: AnyJob) -> AnyJob:
     """Give an equal job that can be changed by itself, several times faster than `replace`."""
     other: AnyJob = object.__new__(Job)
-    other.__dict__.update(job.__dict__)
+    other.__dict__ = job.__dict__.copy()
     return other

@@ -29,7 +29,6 @@ class ForgivingCollection(Collection):
 
     def __init__(self, handle: Handle, name: str) -> None:
         super().__init__(handle, name)
-        self._codec = handle.codec
         raw = handle.codec.with_options(document_class=RawBSONDocument)
         self._raw: Any = self.native.with_options(codec_options=raw)
 
@@ -68,7 +67,7 @@ class ForgivingCollection(Collection):
             raise undecodable(error) from error
 
     def _decoded(self, documents: Sequence[Any]) -> list[Document]:
-        return [_decode(document, self._codec) for document in documents]
+        return [_decode(document, self.codec) for document in documents]
 
 
 def undecodable(error: Exception | str, job_id: object = None) -> InvalidJobError:

@@ -24,6 +24,7 @@ from monque_core.threads import ThreadPool
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from bson.raw_bson import RawBSONDocument
     from pymongo.asynchronous.collection import AsyncCollection
     from pymongo.collection import Collection as BlockingCollection
     from pymongo.errors import PyMongoError
@@ -161,6 +162,7 @@ class Collection:
     def __init__(self, handle: Handle, name: str, database: str | None = None) -> None:
         self.name = name
         self.database = handle.native.name if database is None else database
+        self.codec = handle.codec
         self._handle = handle
         native: AsyncCollection[Document] | BlockingCollection[Document]
         native = handle.native.client.get_database(self.database).get_collection(
@@ -212,7 +214,7 @@ class Collection:
 
     async def insert_many(
         self,
-        documents: Sequence[Document],
+        documents: Sequence[Document | RawBSONDocument],
         session: Session | None = None,
         *,
         ordered: bool = True,

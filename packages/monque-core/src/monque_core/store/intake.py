@@ -11,6 +11,7 @@ from monque_core.errors import MonqueConnectionError, MonqueError
 from monque_core.store.documents import to_document, to_job, unreadable
 from monque_core.store.indexes import KEYED
 from monque_core.store.selection import one_of
+from monque_core.store.stencil import Stencil
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -81,12 +82,13 @@ class Intake:
         except (MonqueError, PyMongoError) as error:
             return error
 
-    async def insert(self, jobs: Sequence[AnyJob], session: Session | None) -> None:
-        """Insert jobs without keys, in order."""
+    async def insert_alike(self, jobs: Sequence[AnyJob], session: Session | None) -> None:
+        """Insert jobs without keys that differ in their ids and data alone, in order."""
+        stencil = Stencil(jobs[0], self._collection.codec)
         start, size = 0, BATCH_SIZE
         while start < len(jobs):
             batch = jobs[start : start + size]
-            await self._collection.insert_many([to_document(job) for job in batch], session)
+            await self._collection.insert_many([stencil.document(job) for job in batch], session)
             start += size
             if start >= _MANY:
                 # Each insert waits until a majority has it; so many jobs had better go in fewer.
