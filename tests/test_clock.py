@@ -78,16 +78,47 @@ class TestServerClock:
         clock.adjust(server_time, asked, uptime[0])
         assert clock.now() == server_time + timedelta(seconds=2)
 
-    def test_follows_a_server_that_is_off_by_more_than_the_answer_took(
-        self, uptime: list[int]
+    @pytest.mark.parametrize(("ahead", "shown"), [(30, 30), (-30, -28)])
+    def test_follows_a_server_that_was_set_no_farther_than_it_must(
+        self, uptime: list[int], ahead: int, shown: int
     ) -> None:
         clock = ServerClock()
         server_time = datetime(2040, 1, 1, tzinfo=UTC)
         clock.adjust(server_time, uptime[0], uptime[0])
         asked = uptime[0]
         uptime[0] += 2 * SECOND_NS
-        clock.adjust(server_time + timedelta(seconds=30), asked, uptime[0])
-        assert clock.now() == server_time + timedelta(seconds=31)
+        clock.adjust(server_time + timedelta(seconds=ahead), asked, uptime[0])
+        assert clock.now() == server_time + timedelta(seconds=shown)
+
+    @pytest.mark.parametrize("ahead", [3, -3])
+    def test_is_not_spoiled_by_a_slow_answer_of_a_new_primary(
+        self, uptime: list[int], ahead: int
+    ) -> None:
+        clock = ServerClock()
+        server_time = datetime(2040, 1, 1, tzinfo=UTC)
+        clock.adjust(server_time, uptime[0], uptime[0])
+        asked = uptime[0]
+        uptime[0] += 8 * SECOND_NS
+        difference = timedelta(milliseconds=ahead)
+        read = server_time + (timedelta(seconds=8) if ahead > 0 else timedelta(0)) + difference
+        clock.adjust(read, asked, uptime[0])
+        assert abs(clock.now() - server_time - timedelta(seconds=8)) <= 2 * abs(difference)
+
+    def test_is_outdated_until_it_was_read_and_after_a_while(self, uptime: list[int]) -> None:
+        clock = ServerClock()
+        assert clock.is_outdated
+        clock.adjust(datetime.now(UTC), uptime[0], uptime[0])
+        assert not clock.is_outdated
+        uptime[0] += 61 * SECOND_NS
+        assert clock.is_outdated
+
+    def test_is_outdated_when_this_machine_has_slept(self, monkeypatch) -> None:
+        clock = ServerClock()
+        clock.adjust(datetime.now(UTC), time.monotonic_ns(), time.monotonic_ns())
+        assert not clock.is_outdated
+        awake = time.time_ns
+        monkeypatch.setattr(time, "time_ns", lambda: awake() + 5 * SECOND_NS)
+        assert clock.is_outdated
 
     @quick
     @given(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -16,6 +17,7 @@ from monque_core import (
     Monque,
     MonqueError,
     PayloadTooLargeError,
+    SyncMonque,
 )
 from monque_core.testing import MovableClock
 from tests.support.commands import CommandLog
@@ -439,3 +441,41 @@ async def test_unschedule_removes_recurring_jobs_and_counts_them(
     left = await stored_jobs(db)
     assert [(job.name, job.is_recurring) for job in left] == [("other", True), ("report", False)]
     assert left[1].id == ordinary.id
+
+
+@pytest.mark.parametrize("is_sync", [False, True])
+async def test_a_machine_that_has_slept_asks_the_server_for_the_time_again(
+    db: AsyncDatabase[dict[str, Any]],
+    blocking_db: Database[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    is_sync: bool,
+) -> None:
+    async def enqueue() -> datetime:
+        if is_sync:
+            return (await asyncio.to_thread(sync.enqueue, "timed", None, delay=60)).next_run_at
+        return (await monque.enqueue("timed", None, delay=60)).next_run_at
+
+    monque, sync = Monque(db), SyncMonque(blocking_db)
+    await enqueue()
+    awake, asleep = time.monotonic_ns, 3600 * 10**9
+    # The monotonic clock stands still while a machine sleeps, so that it is behind afterwards.
+    monkeypatch.setattr(time, "monotonic_ns", lambda: awake() - asleep)
+    due_at = await enqueue()
+    await monque.stop()
+    await asyncio.to_thread(sync.stop)
+    assert abs(due_at - datetime.now(UTC) - timedelta(seconds=60)) < timedelta(seconds=30)
+
+
+async def test_many_callers_at_once_read_the_server_s_clock_once(
+    uri: str, database_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = CommandLog()
+    async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
+        monque = Monque(client[database_name])
+        await monque.enqueue("timed", None)
+        awake, a_while = time.monotonic_ns, 120 * 10**9
+        monkeypatch.setattr(time, "monotonic_ns", lambda: awake() + a_while)
+        log.sent.clear()
+        await asyncio.gather(*(monque.enqueue("timed", None) for _ in range(20)))
+        assert log.count()["hello"] == 1
+        await monque.stop()

@@ -19,6 +19,7 @@ class Clock(Protocol):
 _LARGE_STEP_MS = 1000
 _MILLISECOND_NS = 1_000_000
 _LONG_AGO_NS = -(1 << 80)
+_LONGEST_TRUST_NS = 60_000 * _MILLISECOND_NS
 
 
 class ServerClock:
@@ -28,7 +29,8 @@ class ServerClock:
     """
 
     def __init__(self) -> None:
-        self._zero_ns = time.time_ns() - time.monotonic_ns()
+        self._zero_ns = self._wall_zero_ns = _wall_zero_ns()
+        self._read_at_ns = _LONG_AGO_NS
         self._bounds_ns = (_LONG_AGO_NS, -_LONG_AGO_NS)
         self._latest_ms = 0
 
@@ -44,14 +46,30 @@ class ServerClock:
         """Take a reading of the server's clock, made between two `time.monotonic_ns()` values.
 
         Nobody knows when between them, nor what the server cut off below its millisecond. What
-        readings agree on is narrower than each of them, and no slow answer can spoil it; one that
-        agrees with none of those before is of a clock that was set anew.
+        readings agree on is narrower than each of them. One that agrees with none of those before
+        is of a clock that was set anew, or of another primary's; it moves this one no farther
+        than it must, so that no slow answer can spoil it.
         """
         read_ns = _to_milliseconds(server_time) * _MILLISECOND_NS
-        bounds = (read_ns - answered_ns, read_ns + _MILLISECOND_NS - asked_ns)
-        agreed = (max(bounds[0], self._bounds_ns[0]), min(bounds[1], self._bounds_ns[1]))
-        self._bounds_ns = agreed if agreed[0] <= agreed[1] else bounds
+        low, high = read_ns - answered_ns, read_ns + _MILLISECOND_NS - asked_ns
+        known_low, known_high = self._bounds_ns
+        if known_high < low:
+            self._bounds_ns = low, min(high, low + known_high - known_low)
+        elif high < known_low:
+            self._bounds_ns = max(low, high - known_high + known_low), high
+        else:
+            self._bounds_ns = max(low, known_low), min(high, known_high)
         self._zero_ns = sum(self._bounds_ns) // 2
+        self._read_at_ns = answered_ns
+        self._wall_zero_ns = _wall_zero_ns()
+
+    @property
+    def is_outdated(self) -> bool:
+        """Tell whether the last reading is old, or this machine has slept or was set since."""
+        return (
+            time.monotonic_ns() - self._read_at_ns > _LONGEST_TRUST_NS
+            or abs(_wall_zero_ns() - self._wall_zero_ns) > _LARGE_STEP_MS * _MILLISECOND_NS
+        )
 
     @property
     def offset(self) -> timedelta:
@@ -75,6 +93,11 @@ class StorableClock:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+
+
+def _wall_zero_ns() -> int:
+    """Give the time of day at which the monotonic clock, which sleeps with the machine, was 0."""
+    return time.time_ns() - time.monotonic_ns()
 
 
 def _from_milliseconds(milliseconds: int) -> datetime:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
+from monque_core.clock import ServerClock
 from monque_core.jobs.draft import Limits, alike, draft_job, draft_schedule
 from monque_core.jobs.rules import check_name, check_unique_key
+from monque_core.scheduler.lease import adjust
 from monque_core.store.handle import native_session
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ class Producer(ABC):
     _store: Store
     _limits: Limits
     _is_initialized: bool
+    _is_reading_clock = False
 
     @abstractmethod
     async def initialize(self) -> None:
@@ -185,4 +188,18 @@ class Producer(ABC):
         if not self._is_initialized:
             await self.initialize()
             drafted = draft()
+        elif await self._has_read_clock():
+            drafted = draft()
         return drafted
+
+    async def _has_read_clock(self) -> bool:
+        """Read the server's clock if that is due; one caller does it, the others need not wait."""
+        clock = self._options.clock
+        if not isinstance(clock, ServerClock) or not clock.is_outdated or self._is_reading_clock:
+            return False
+        self._is_reading_clock = True
+        try:
+            adjust(clock, await self._store.read_clock())
+        finally:
+            self._is_reading_clock = False
+        return True

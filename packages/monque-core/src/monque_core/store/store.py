@@ -29,6 +29,7 @@ from monque_core.store.transitions import Owner
 
 if TYPE_CHECKING:
     from monque_core.options import Options
+    from monque_core.store.handle import Document
 
 _MONGODB_6_0_WIRE_VERSION = 17
 
@@ -68,9 +69,7 @@ class Store:
         try:
             # The first command opens the connection, and would spoil the reading of the clock.
             await self._handle.command("ping")
-            asked_ns = time.monotonic_ns()
-            hello = await self._handle.command("hello")
-            server_time = ServerTime(hello["localTime"], asked_ns, time.monotonic_ns())
+            hello, server_time = await self._hello()
             if hello["maxWireVersion"] < _MONGODB_6_0_WIRE_VERSION:
                 version = (await self._handle.command("buildInfo"))["version"]
                 raise MonqueConnectionError(
@@ -83,6 +82,15 @@ class Store:
                 f"the collection {self._options.collection_name!r} cannot be prepared: {error}"
             ) from error
         return server_time
+
+    async def read_clock(self) -> ServerTime:
+        """Read the server's clock."""
+        return (await self._hello())[1]
+
+    async def _hello(self) -> tuple[Document, ServerTime]:
+        asked_ns = time.monotonic_ns()
+        hello = await self._handle.command("hello")
+        return hello, ServerTime(hello["localTime"], asked_ns, time.monotonic_ns())
 
     async def dismiss_threads(self) -> None:
         """End the threads that a blocking handle needed."""
