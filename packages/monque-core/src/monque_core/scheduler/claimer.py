@@ -15,7 +15,7 @@ from monque_core.scheduler.wakeups import MANY
 from monque_core.store.turned_away import TurnedAway
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from datetime import datetime
 
     from monque_core.clock import Clock
@@ -46,10 +46,11 @@ class Demand:
 
 
 @dataclass(slots=True)
-class Harvest(Generic[W]):
-    """What a claim brought in, and where another look is worth it."""
+class Harvest:
+    """What came of a claim beside the work, and where another look is worth it."""
 
-    works: list[W] = field(default_factory=list)
+    count: int = 0
+    """How much work was claimed; whoever asked for it has it already."""
     more: dict[str, int] = field(default_factory=dict)
     held_back: set[str] = field(default_factory=set)
     """Names with recovered work at hand, which waits for a free slot to be claimed alone."""
@@ -61,10 +62,10 @@ class Harvest(Generic[W]):
 
 @dataclass(slots=True, eq=False)
 class _Doubt:
-    """A claim that may have been made although it failed."""
+    """A claim that may have been made although it failed, or be lost although it was made."""
 
-    token: ObjectId
     claimed_at: datetime
+    token: ObjectId = field(default_factory=ObjectId)
     look_at: float = 0.0
 
 
@@ -75,6 +76,7 @@ class Claimer(Generic[W, C]):
         self._source = source
         self._queue = source.queue
         self._clock = clock
+        self._patience = source.renewal_interval.total_seconds()
         self._turns = Turns()
         self._is_crowded = False
         self._doubts: list[_Doubt] = []
@@ -88,49 +90,63 @@ class Claimer(Generic[W, C]):
         """Give those names that have not been served for the longest time."""
         return self._turns.order(names)[:count]
 
-    async def claim(self, demands: Sequence[Demand], total: int, *, may_try: bool) -> Harvest[W]:
-        """Claim up to so much in all; something suspicious only if another trial may begin."""
+    async def claim(
+        self,
+        demands: Sequence[Demand],
+        total: int,
+        accept: Callable[[Sequence[W]], None],
+        *,
+        may_try: bool,
+    ) -> Harvest:
+        """Claim up to so much in all; something suspicious only if another trial may begin.
+
+        What is claimed is given to `accept` at once: nothing that comes after may lose it, and
+        from then on it is kept alive.
+        """
         now = self._clock.now()
         is_single = len(demands) == 1 and min(demands[0].ask, total) == 1
         if is_single and demands[0].free and may_try:
-            return await self._claim_first(demands[0], now)
+            return await self._claim_first(demands[0], accept, now)
         most = max(1, min(total, 2 * total // len(demands))) if self._is_crowded else total
         asks = {demand.name: min(demand.ask, most) for demand in demands}
         candidates = await self._look(asks, total, now)
-        return await self._claim_candidates(candidates, demands, asks, total, now, may_try)
+        return await self._claim_candidates(candidates, demands, asks, total, accept, now, may_try)
 
-    async def resolve_doubts(self) -> list[W]:
+    async def resolve_doubts(
+        self, accept: Callable[[Sequence[W]], None], *, for_the_last_time: bool = False
+    ) -> None:
         """Read back claims whose reply was lost, at once and again a little later.
 
         The write may reach the server after the first look; then nobody would run them.
         """
-        works: list[W] = []
         clock = asyncio.get_running_loop().time
         for doubt in list(self._doubts):
-            if clock() < doubt.look_at:
+            if clock() < doubt.look_at and not for_the_last_time:
                 continue
-            found = await self._queue.claimed_with(doubt.token, doubt.claimed_at)
-            works += self._sound(found)
+            accept(self._sound(await self._queue.claimed_with(doubt.token, doubt.claimed_at)))
             if doubt.look_at:
                 self._doubts.remove(doubt)
             else:
                 doubt.look_at = clock() + _SECOND_LOOK_AFTER
-        return works
 
     def next_doubt(self) -> float | None:
         """Tell when a claim that may exist unseen is to be looked for, by the loop's time."""
         return min((doubt.look_at for doubt in self._doubts), default=None)
 
-    async def _claim_first(self, demand: Demand, now: datetime) -> Harvest[W]:
-        token = ObjectId()
-        claim = self._queue.claim_first(demand.name, token, now)
-        found = await self._doubting(_Doubt(token, now), claim)
-        harvest = Harvest[W]()
+    async def _claim_first(
+        self, demand: Demand, accept: Callable[[Sequence[W]], None], now: datetime
+    ) -> Harvest:
+        doubt = _Doubt(now)
+        claim = self._queue.claim_first(demand.name, doubt.token, now)
+        found = await self._doubting(doubt, claim)
+        harvest = Harvest()
         if found is None:
             return harvest
         self._turns.served(demand.name)
-        harvest.works = self._sound([found])
-        if left_over := demand.left_over(len(harvest.works)):
+        works = self._certain([found], doubt)
+        accept(works)
+        harvest.count = len(works)
+        if left_over := demand.left_over(harvest.count):
             harvest.more[demand.name] = left_over
         return harvest
 
@@ -157,10 +173,11 @@ class Claimer(Generic[W, C]):
         demands: Sequence[Demand],
         asks: Mapping[str, int],
         total: int,
+        accept: Callable[[Sequence[W]], None],
         now: datetime,
         may_try: bool,
-    ) -> Harvest[W]:
-        harvest = Harvest[W]()
+    ) -> Harvest:
+        harvest = Harvest()
         chosen = self._turns.share_out(candidates, asks, total)
         taken = defaultdict[str, int](int)
         for candidate in chosen:
@@ -173,16 +190,26 @@ class Claimer(Generic[W, C]):
                 harvest.more[demand.name] = left_over
         batch = [candidate for candidate in chosen if not candidate.interrupted]
         alone = [candidate for candidate in chosen if candidate.interrupted]
-        try:
-            harvest.works += await self._claim_together(batch, now)
-            free = {demand.name: demand.free for demand in demands}
-            for work in harvest.works:
+        free = {demand.name: demand.free for demand in demands}
+
+        def bring_in(works: Sequence[W]) -> bool:
+            harvest.count += len(works)
+            for work in works:
                 free[work.name] -= 1
+            accept(works)
+            return bool(works)
+
+        try:
+            bring_in(await self._claim_together(batch, now))
             for candidate in alone:
-                if not self._source.is_suspicious(candidate):
-                    await self._claim_alone(candidate, free, harvest, now)
-                elif may_try:
-                    may_try = not await self._claim_alone(candidate, free, harvest, now)
+                is_suspicious = self._source.is_suspicious(candidate)
+                if free[candidate.name] <= 0:
+                    # What may have killed its last process is claimed by itself, and not ahead.
+                    harvest.held_back.add(candidate.name)
+                    harvest.more[candidate.name] = MANY
+                elif may_try or not is_suspicious:
+                    claimed = bring_in(await self._claim_one(candidate, now))
+                    may_try = may_try and not (is_suspicious and claimed)
                 else:
                     harvest.awaiting_trial.add(candidate.name)
                     harvest.more[candidate.name] = MANY
@@ -196,35 +223,35 @@ class Claimer(Generic[W, C]):
             return []
         if len(batch) == 1:
             return await self._claim_one(batch[0], now)
-        token = ObjectId()
-        claim = self._queue.claim_batch(batch, token, now)
-        return self._sound(await self._doubting(_Doubt(token, now), claim))
+        doubt = _Doubt(now)
+        claim = self._queue.claim_batch(batch, doubt.token, now)
+        return self._certain(await self._doubting(doubt, claim), doubt)
 
     async def _claim_one(self, candidate: C, now: datetime) -> list[W]:
-        token = ObjectId()
-        claim = self._queue.claim_one(candidate, token, now)
-        return self._sound([await self._doubting(_Doubt(token, now), claim)])
-
-    async def _claim_alone(
-        self, candidate: C, free: dict[str, int], harvest: Harvest[W], now: datetime
-    ) -> bool:
-        """Claim what may have killed its last process: by itself, and not ahead."""
-        if free[candidate.name] > 0:
-            works = await self._claim_one(candidate, now)
-            free[candidate.name] -= len(works)
-            harvest.works += works
-            return bool(works)
-        harvest.held_back.add(candidate.name)
-        harvest.more[candidate.name] = MANY
-        return False
+        doubt = _Doubt(now)
+        claim = self._queue.claim_one(candidate, doubt.token, now)
+        return self._certain([await self._doubting(doubt, claim)], doubt)
 
     async def _doubting(self, doubt: _Doubt, claim: Awaitable[R]) -> R:
-        """Remember a claim that failed, for it may have been made all the same."""
+        """Remember a claim that failed, for it may have been made all the same.
+
+        So is one whose reply took longer than claims go without renewal: others may have it.
+        """
+        clock = asyncio.get_running_loop().time
+        asked_at = clock()
         try:
-            return await claim
+            found = await claim
         except BaseException:
             self._doubts.append(doubt)
             raise
+        if clock() - asked_at > self._patience:
+            self._doubts.append(doubt)
+        return found
+
+    def _certain(self, found: Sequence[W | TurnedAway | None], doubt: _Doubt) -> list[W]:
+        """Keep what was claimed, unless it has to be read back first."""
+        sound: list[W] = self._sound(found)
+        return [] if doubt in self._doubts else sound
 
     def _sound(self, found: Sequence[R | TurnedAway | None]) -> list[R]:
         """Tell of what was set aside, and keep the rest."""

@@ -134,7 +134,7 @@ class Dispatcher(Loop, Generic[W, C]):
         """Return the claims that have no slot, those included whose reply has not come."""
         for run in self._backlog.pop_overdue(float("inf")):
             self._release(run)
-        await self._resolve_doubts()
+        await self._claimer.resolve_doubts(self._accept_unless_held, for_the_last_time=True)
 
     async def _run(self) -> None:
         while not self._is_closing:
@@ -150,7 +150,7 @@ class Dispatcher(Loop, Generic[W, C]):
     async def _turn(self) -> None:
         """Claim if there is anything to claim, else wait for something to change."""
         loop = asyncio.get_running_loop()
-        await self._resolve_doubts()
+        await self._claimer.resolve_doubts(self._accept_unless_held)
         self._release_overdue(loop.time())
         self._start_what_can()
         await self._plan(loop.time())
@@ -250,13 +250,15 @@ class Dispatcher(Loop, Generic[W, C]):
         asked_at = loop.time()
         self.is_claiming = True
         try:
-            harvest = await self._claimer.claim(demands, total, may_try=not self._is_trying())
+            harvest = await self._claimer.claim(
+                demands, total, self._accept, may_try=not self._is_trying()
+            )
         except Exception:
             for demand in demands:
                 self._wakeups.hint(demand.name)
             raise
         else:
-            self._bring_in(demands, harvest, loop.time() - asked_at)
+            self._take_note(demands, harvest, loop.time() - asked_at)
             if harvest.fault is not None:
                 raise harvest.fault
         finally:
@@ -271,11 +273,11 @@ class Dispatcher(Loop, Generic[W, C]):
             room = min(room, self._slots.free_in_all() + ahead - len(self._backlog))
         return max(1, room)
 
-    def _bring_in(self, demands: Sequence[Demand], harvest: Harvest[W], seconds: float) -> None:
-        if harvest.works:
+    def _take_note(self, demands: Sequence[Demand], harvest: Harvest, seconds: float) -> None:
+        if harvest.count:
             self._pace.claimed(seconds)
         now = asyncio.get_running_loop().time()
-        next_poll = now + self._source.polling.took(len(harvest.works))
+        next_poll = now + self._source.polling.took(harvest.count)
         self._next_poll = min(self._next_poll, next_poll)
         self._held_back -= {demand.name for demand in demands}
         self._held_back |= harvest.held_back
@@ -283,12 +285,8 @@ class Dispatcher(Loop, Generic[W, C]):
         self._awaiting_trial |= harvest.awaiting_trial
         for name, count in harvest.more.items():
             self._wakeups.hint(name, count)
-        self._accept(harvest.works)
 
-    async def _resolve_doubts(self) -> None:
-        if self._claimer.next_doubt() is None:
-            return
-        works = await self._claimer.resolve_doubts()
+    def _accept_unless_held(self, works: Sequence[W]) -> None:
         held = {(run.work.id, run.work.claim_token) for run in self._runs}
         self._accept([work for work in works if (work.id, work.claim_token) not in held])
 

@@ -1,0 +1,136 @@
+"""Claims that take long: what they hold so far is neither lost nor run twice."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from bson import ObjectId
+
+from monque_core import Job, Monque
+from tests.support.steps import claims, claims_together
+from tests.support.stored import jobs_in, stored_jobs
+from tests.support.tally import Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pymongo.asynchronous.database import AsyncDatabase
+
+    from tests.support.proxy import Proxy
+
+PATIENT: dict[str, Any] = {"heartbeat_interval": 600, "lock_timeout": 7200}
+"""Heartbeats too slow for recovery to help."""
+
+
+def claims_alone(command: Mapping[str, Any]) -> bool:
+    return claims(command) and not claims_together(command)
+
+
+async def store_with_one_recovered(monque: Monque, db: AsyncDatabase[dict[str, Any]]) -> None:
+    await monque.enqueue_many("work", ["innocent", "innocent", "recovered"])
+    await jobs_in(db).update_one({"data": "recovered"}, {"$set": {"claims": 1}})
+
+
+async def test_what_is_claimed_runs_while_the_rest_is_still_being_claimed(
+    proxied_db: Any, proxy: Proxy, db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    monque = Monque(proxied_db, **PATIENT)
+    ran = Tally[str]()
+
+    @monque.worker("work", concurrency=5)
+    async def note(job: Job[str]) -> None:
+        ran.add(job.data)
+
+    await store_with_one_recovered(monque, db)
+    fault = proxy.strike("hold reply", claims_alone)
+    async with monque:
+        await fault.strikes()
+        await ran.reach(2)
+        assert ran == ["innocent", "innocent"]
+        fault.release()
+        await ran.reach(3)
+
+
+@pytest.mark.parametrize("proxied_db", ["async"], indirect=True)
+async def test_a_stop_in_the_middle_of_a_claim_hands_back_all_of_it(
+    proxied_db: Any, proxy: Proxy, db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    monque = Monque(proxied_db, **PATIENT)
+
+    @monque.worker("work", concurrency=5)
+    async def wait(job: Job[str]) -> None:
+        await asyncio.Event().wait()
+
+    await store_with_one_recovered(monque, db)
+    fault = proxy.strike("hold reply", claims_alone)
+    await monque.start()
+    await fault.strikes()
+    await monque.stop(timeout=0.1)
+    counts = {(job.data, job.status, job.claims) for job in await stored_jobs(db)}
+    assert counts == {("innocent", "pending", 0), ("recovered", "pending", 1)}
+
+
+@pytest.mark.parametrize("proxied_db", ["async"], indirect=True)
+async def test_a_stop_soon_after_a_lost_reply_hands_back_what_came_late(
+    proxied_db: Any, proxy: Proxy, db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    monque = Monque(proxied_db, **PATIENT)
+    started = Tally[str]()
+
+    @monque.worker("work", concurrency=1)
+    async def wait(job: Job[str]) -> None:
+        started.add(job.data)
+        await asyncio.Event().wait()
+
+    await monque.enqueue("work", "first")
+    fault = proxy.strike("deliver late", claims)
+    await monque.start()
+    await fault.strikes()
+    # It is claimed a second time, so that the first claim finds another job when it arrives.
+    await started.reach(1)
+    await monque.enqueue("work", "second", run_at=datetime.now(UTC) - timedelta(hours=1))
+    fault.release()
+    await fault.is_over()
+    assert [job.status for job in await stored_jobs(db)] == ["processing", "processing"]
+    await monque.stop(timeout=0.1)
+    assert [(job.status, job.claims) for job in await stored_jobs(db)] == [("pending", 0)] * 2
+    assert started == ["first"]
+
+
+@pytest.mark.parametrize("count", [1, 5], ids=["single", "batch"])
+async def test_a_claim_whose_reply_took_too_long_is_not_run_if_another_has_it_by_then(
+    proxied_db: Any, proxy: Proxy, db: AsyncDatabase[dict[str, Any]], count: int
+) -> None:
+    monque = Monque(
+        proxied_db,
+        heartbeat_interval=0.2,
+        recover_stale_jobs=False,
+        poll_interval=0.1,
+        worker_concurrency=5,
+    )
+    ran = Tally[str]()
+
+    @monque.worker("work")
+    async def note(job: Job[str]) -> None:
+        ran.add(job.data)
+
+    def reads_back(command: Mapping[str, Any]) -> bool:
+        return "find" in command and "claimToken" in command["filter"]
+
+    await monque.enqueue_many("work", ["first"] * count)
+    fault = proxy.strike("hold reply", claims if count == 1 else reads_back)
+    async with monque:
+        await fault.strikes()
+        another = {"claimedBy": "another", "claimToken": ObjectId()}
+        taken = await jobs_in(db).update_many({"status": "processing"}, {"$set": another})
+        assert taken.modified_count == count
+        await asyncio.sleep(0.3)
+        fault.release()
+        await monque.enqueue("work", "second")
+        await ran.reach(1)
+        assert ran == ["second"]
+    left = await jobs_in(db).count_documents({"data": "first", "status": "processing", **another})
+    assert left == count
