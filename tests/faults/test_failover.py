@@ -9,10 +9,14 @@ import pytest
 from bson import ObjectId
 from pymongo import AsyncMongoClient
 from pymongo.errors import PyMongoError
+from pymongo.write_concern import WriteConcern
 
 from monque_core import Job, LocalMongo, Monque, MonqueConnectionError
+from tests.support.samples import NOW, a_job
 from tests.support.stored import stored_jobs
+from tests.support.stores import open_store, put
 from tests.support.tally import Tally
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,3 +78,26 @@ async def test_every_job_runs_and_is_settled_though_the_primary_dies_under_them(
         assert len(jobs) >= COUNT
         assert {job.status for job in jobs} == {"completed"}
         assert {job.id for job in jobs} == set(runs)
+
+
+async def test_a_claim_in_doubt_counts_only_when_no_failover_can_take_it_back(
+    replicas: LocalMongo,
+) -> None:
+    async with AsyncMongoClient[dict[str, Any]](replicas.uri) as client:
+        await put(client.failover, a_job())
+        # A claim that is not confirmed by a majority is what a lost reply may stand for.
+        store = await open_store(client.get_database("failover", write_concern=WriteConcern(1)))
+        primary = await primary_of(client, replicas)
+        others = [node for node in replicas.nodes if node is not primary]
+        token = ObjectId()
+        for node in others:
+            node.suspend()
+        try:
+            claimed = await store.queue.claim_first("send-email", token, NOW)
+            read_back = await store.queue.claimed_with(token, NOW)
+        finally:
+            for node in others:
+                node.resume()
+        assert isinstance(claimed, Job)
+        assert read_back == []
+        assert await eventually(lambda: store.queue.claimed_with(token, NOW)) == [claimed]

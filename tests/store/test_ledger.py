@@ -412,7 +412,8 @@ class TestRecurringJob:
         assert (copy.priority, copy.max_retries) == (4, 3)
         assert copy.timeout == timedelta(seconds=7)
         document = await document_of(db, copy)
-        assert not {"repeatInterval", "uniqueKey", "claimedBy", "claimToken"} & document.keys()
+        assert not {"repeatInterval", "uniqueKey", "claimedBy"} & document.keys()
+        assert copy.claim_token == job.claim_token
 
         schedule = await stored(db, job)
         assert (schedule.status, schedule.next_run_at) == ("pending", TICK)
@@ -464,6 +465,39 @@ async def test_a_schedule_that_changes_between_copy_and_move_leaves_nothing_behi
     assert [(one.id, one.status) for one in await stored_jobs(db)] == [(job.id, "processing")]
 
 
+@pytest.mark.parametrize("moved", [False, True], ids=["still there", "moved on"])
+async def test_a_schedule_that_is_lost_between_copy_and_move_is_left_to_who_has_it(
+    db: Db, store: Store, moved: bool
+) -> None:
+    job = await a_claimed_schedule(db, store)
+    collection = RescheduledMeanwhile(Handle(db), "monque_jobs")
+    collection.change = {"$set": {"claimToken": ObjectId(), "claimedBy": "another"}}
+    if moved:
+        # It may be this very move whose reply was lost, so that the copy has to stay.
+        collection.change["$set"]["nextRunAt"] = TICK
+    ledger = Ledger(collection, Owner("me", 30_000))
+    assert await ledger.settle([Settlement(job, OccurrenceFailed("boom", TICK))], LATER) == ["lost"]
+    assert len(await stored_jobs(db, status="failed")) == int(moved)
+
+
+async def test_a_run_that_is_lost_between_copy_and_move_takes_back_no_copy_but_its_own(
+    db: Db, store: Store
+) -> None:
+    job = await a_claimed_schedule(db, store)
+
+    class FailedElsewhereMeanwhile(RescheduledMeanwhile):
+        async def insert_one(self, *arguments: Any, **options: Any) -> None:
+            await super().insert_one(*arguments, **options)
+            taken = {"claimToken": ObjectId(), "status": "failed"}
+            assert await self.update_one({"_id": arguments[0]["_id"]}, {"$set": taken}) == 1
+
+    collection = FailedElsewhereMeanwhile(Handle(db), "monque_jobs")
+    collection.change = {"$set": {"claimToken": ObjectId(), "claimedBy": "another"}}
+    ledger = Ledger(collection, Owner("me", 30_000))
+    assert await ledger.settle([Settlement(job, OccurrenceFailed("boom", TICK))], LATER) == ["lost"]
+    assert len(await stored_jobs(db, status="failed")) == 1
+
+
 class TestCrashBetweenCopyAndMove:
     @pytest.fixture
     async def interrupted(self, db: Db, store: Store) -> AnyJob:
@@ -504,5 +538,6 @@ class TestCrashBetweenCopyAndMove:
         again = await claim(other, now=MUCH_LATER)
         settlement = Settlement(again, OccurrenceFailed("again", TICK))
         assert await other.ledger.settle([settlement], MUCH_LATER) == ["written"]
-        assert len(await stored_jobs(db, status="failed")) == 1
+        (copy,) = await stored_jobs(db, status="failed")
+        assert copy.claim_token == again.claim_token
         assert (await stored(db, interrupted)).next_run_at == TICK

@@ -10,7 +10,7 @@ from bson.errors import InvalidBSON
 from bson.raw_bson import RawBSONDocument
 
 from monque_core.errors import InvalidJobError
-from monque_core.store.handle import Collection, Document, Handle
+from monque_core.store.handle import Collection, Document, Handle, of_majority
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,13 +33,19 @@ class ForgivingCollection(Collection):
         self._raw: Any = self.native.with_options(codec_options=raw)
 
     async def find(
-        self, filter: Mapping[str, object], *, session: Session | None = None, **options: object
+        self,
+        filter: Mapping[str, object],
+        *,
+        session: Session | None = None,
+        majority: bool = False,
+        **options: object,
     ) -> list[Document]:
         """Read all matching documents, those that cannot be decoded as `Undecodable`."""
         try:
-            return await super().find(filter, session=session, **options)
+            return await super().find(filter, session=session, majority=majority, **options)
         except InvalidBSON:
-            cursor = self._raw.find(filter, session=session, **options)
+            raw = of_majority(self._raw) if majority else self._raw
+            cursor = raw.find(filter, session=session, **options)
             return self._decoded(await self._handle.read(cursor, session))
 
     async def aggregate(

@@ -176,16 +176,24 @@ class Collection:
         self.native: Any = native
 
     async def find(
-        self, filter: Mapping[str, object], *, session: Session | None = None, **options: object
+        self,
+        filter: Mapping[str, object],
+        *,
+        session: Session | None = None,
+        majority: bool = False,
+        **options: object,
     ) -> list[Document]:
-        """Read all matching documents, in one reply unless there are very many."""
+        """Read all matching documents, in one reply unless there are very many.
+
+        With `majority`, only what no failover can take back.
+        """
         # The server's first batch is 101 documents; a second round trip costs more than they do.
         options.setdefault("batch_size", options.get("limit") or _BATCH_SIZE)
-        cursor = self.native.find(filter, session=session, **options)
-        return await self._handle.read(cursor, session)
+        native = of_majority(self.native) if majority else self.native
+        return await self._handle.read(native.find(filter, session=session, **options), session)
 
     async def find_one(
-        self, filter: Mapping[str, object], *, session: Session | None = None, **options: object
+        self, filter: Mapping[str, object], *, session: Session | None = None, **options: Any
     ) -> Document | None:
         """Read one matching document."""
         found = await self.find(filter, session=session, limit=1, **options)
@@ -272,10 +280,9 @@ class Collection:
 
     async def watch(self, pipeline: Sequence[Mapping[str, object]], max_await_ms: int) -> Any:
         """Open a change stream; the driver's own object, of the handle's kind."""
-        # A change stream only ever tells of what a majority has.
-        majority = self.native.with_options(read_concern=ReadConcern("majority"))
         return await self._handle.call(
-            majority.watch,
+            # A change stream only ever tells of what a majority has.
+            of_majority(self.native).watch,
             pipeline,
             full_document="updateLookup",
             max_await_time_ms=max_await_ms,
@@ -298,6 +305,11 @@ class Collection:
     ) -> Any:
         bound = getattr(self.native, method)
         return await self._handle.call(bound, *arguments, session=session, **keywords)
+
+
+def of_majority(native: Any) -> Any:
+    """Give a driver's collection that reads what a majority has."""
+    return native.with_options(read_concern=ReadConcern("majority"))
 
 
 def _is_outage(error: PyMongoError) -> bool:

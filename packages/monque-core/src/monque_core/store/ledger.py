@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -137,13 +136,23 @@ class Ledger:
         if schedule != Rescheduled(job.repeat_interval, job.timezone):
             return schedule
         copy = _failed_copy(job, stored.get("data"), outcome.reason, now)
-        with contextlib.suppress(DuplicateKeyError):
+        try:
             await self._collection.insert_one(to_document(copy))
+        except DuplicateKeyError:
+            # Of a run before this one, which takes it back unless it is told whose it is now.
+            await self._collection.update_one(
+                {"_id": copy.id}, {"$set": {"claimToken": job.claim_token}}
+            )
         (verdict,) = await self._settle_group([settlement], now)
-        if isinstance(verdict, Rescheduled):
-            # It was changed just now; whether there is still an occurrence to leave is open again.
-            await self._collection.delete_one({"_id": copy.id})
+        if isinstance(verdict, Rescheduled) or (verdict == "lost" and await self._is_open(job)):
+            # Whether there is an occurrence to leave behind is open again, or up to others.
+            await self._collection.delete_one({"_id": copy.id, "claimToken": job.claim_token})
         return verdict
+
+    async def _is_open(self, job: AnyJob) -> bool:
+        """Tell whether a schedule is still at this occurrence, which may yet end in any way."""
+        state = (await self._states([job.id])).get(job.id)
+        return state is not None and state.get("nextRunAt") == job.next_run_at
 
     async def _states(self, ids: Sequence[ObjectId]) -> dict[ObjectId, Document]:
         documents = await self._collection.find(
@@ -219,6 +228,7 @@ def _failed_copy(job: AnyJob, data: object, reason: str | None, now: datetime) -
         updated_at=now,
         fail_count=job.fail_count + 1,
         fail_reason=reason,
+        claim_token=job.claim_token,
         priority=job.priority,
         max_retries=job.max_retries,
         timeout=job.timeout,

@@ -142,7 +142,8 @@ class Queue:
         """Read back what a token has claimed at that time, though no reply told of it."""
         # What the claim wrote beside its token, which has no index of its own, finds it.
         beat = {"heartbeatInterval": self._owner.heartbeat_ms, "lastHeartbeat": at}
-        return await self._read_back(beat, token, at)
+        # A claim that a failover takes back must not be run: unlike others, nobody confirmed it.
+        return await self._read_back(beat, token, at, majority=True)
 
     async def has_due(self, names: Sequence[str], now: datetime) -> bool:
         """Tell whether anything of these names could be claimed now."""
@@ -150,7 +151,7 @@ class Queue:
         return bool(await self._collection.find(condition, projection={"_id": 1}, limit=1))
 
     async def _read_back(
-        self, selection: Document, token: ObjectId, at: datetime
+        self, selection: Document, token: ObjectId, at: datetime, *, majority: bool = False
     ) -> list[AnyJob | Unreadable]:
         """Read what carries the token, which alone proves that a claim was made."""
         mine = {"claimedBy": self._owner.instance_id, "claimToken": token}
@@ -159,6 +160,7 @@ class Queue:
             {**PROCESSING, **selection, **mine},
             # Half of it is what this very claim wrote: dates above all, which are slow to read.
             projection=dict.fromkeys(known, 0),
+            majority=majority,
         )
         jobs: list[AnyJob | Unreadable] = []
         for document in documents:

@@ -145,7 +145,8 @@ class TaskQueue:
             "task": one_of(list(self._definitions)),
             "nextRunAt": {"$eq": at + self._claimant.visibility, **IS_DATE},
         }
-        return await self._read_back(lock, token, at)
+        # One that a failover takes back must not be run: unlike others, nobody confirmed it.
+        return await self._read_back(lock, token, at, majority=True)
 
     async def has_due(self, names: Sequence[str], now: datetime) -> bool:
         """Tell whether anything of these tasks could be claimed now."""
@@ -174,10 +175,10 @@ class TaskQueue:
         return None if document is None else await self._read(document, now)
 
     async def _read_back(
-        self, selection: Document, token: ObjectId, now: datetime
+        self, selection: Document, token: ObjectId, now: datetime, *, majority: bool = False
     ) -> list[TaskRecord | TurnedAway]:
         """Read what carries the token, which alone proves that a claim was made."""
-        documents = await self._records.find({**selection, "claimToken": token})
+        documents = await self._records.find({**selection, "claimToken": token}, majority=majority)
         records = [await self._read(document, now) for document in documents]
         # The indexes return them in other orders; runs start in the order of the claim.
         records.sort(key=_due_rank)
