@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from bson import Decimal128, ObjectId
+from pymongo import AsyncMongoClient
 
 from monque_core import InvalidJobError
 from monque_core.jobs.job import JobStatus
 from monque_core.store.documents import to_document
 from monque_core.store.staleness import is_interval
+from tests.support.commands import CommandLog
 from tests.support.samples import NOW, a_job, a_schedule
 from tests.support.stored import jobs_in, stored, stored_jobs
 from tests.support.stores import claim, document_of, open_store, put, set_fields
@@ -343,3 +345,13 @@ class TestForeignDocuments:
         assert await store.stale_jobs.revive(batch, batch.jobs, NOW) == 1
         (job,) = await stored_jobs(db)
         assert (job.status, job.claims) == ("pending", 0)
+
+
+async def test_an_idle_queue_is_asked_one_thing(uri: str, db: Db) -> None:
+    log = CommandLog()
+    async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
+        store = await open_store(client[db.name])
+        await put(db, a_job(), a_job(status=JobStatus.COMPLETED))
+        log.sent.clear()
+        assert await stale_ids(store) == set()
+        assert log.count() == {"find": 1}
