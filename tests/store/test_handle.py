@@ -212,6 +212,38 @@ class TestCollection:
         assert await collection.distinct("a", {}) == [1, 2]
         assert await collection.aggregate([{"$match": {"a": 1}}]) == [{"_id": 1, "a": 1}]
 
+    async def test_does_something_while_the_server_is_at_work(self, handle: Handle) -> None:
+        collection = handle.collection("things")
+        insertion = collection.insert_one({"_id": 1})
+        assert await collection.meanwhile(insertion, lambda: "done") == "done"
+        assert await collection.find({}) == [{"_id": 1}]
+
+    async def test_raises_what_was_refused_meanwhile(self, handle: Handle) -> None:
+        collection = handle.collection("things")
+        await collection.insert_one({"_id": 1})
+        done: list[bool] = []
+        with pytest.raises(DuplicateKeyError):
+            await collection.meanwhile(collection.insert_one({"_id": 1}), lambda: done.append(True))
+        assert done == [True]
+
+    @pytest.mark.parametrize("turns", [0, 1, 2])
+    async def test_leaves_nothing_running_when_it_is_cancelled(
+        self, handle: Handle, turns: int
+    ) -> None:
+        collection = handle.collection("things")
+
+        async def reply() -> None:
+            await asyncio.Event().wait()
+
+        before = asyncio.all_tasks()
+        call = asyncio.create_task(collection.meanwhile(reply(), lambda: None))
+        for _ in range(turns + 1):
+            await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert asyncio.all_tasks() == before
+
     async def test_finds_more_than_a_reply_holds(self, handle: Handle) -> None:
         collection = handle.collection("things")
         await collection.insert_many([{"_id": n} for n in range(6000)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from contextlib import suppress
 from datetime import UTC
@@ -22,7 +23,7 @@ from monque_core.store.contact import Contact
 from monque_core.threads import ThreadPool
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
     from bson.raw_bson import RawBSONDocument
     from pymongo.asynchronous.collection import AsyncCollection
@@ -99,6 +100,23 @@ class Handle:
             self._call(cursor.to_list, (), {}), session
         )
         return documents
+
+    async def meanwhile(self, reply: Coroutine[Any, Any, object], work: Callable[[], R]) -> R:
+        """Wait for a reply, and do something while MongoDB is at it."""
+        if self._in_place:
+            await reply
+            return work()
+        waiting = asyncio.create_task(reply)
+        try:
+            # One turn, in which the request is sent.
+            await asyncio.sleep(0)
+            result = work()
+            await waiting
+        finally:
+            if not waiting.done():
+                waiting.cancel()
+                await asyncio.wait([waiting])
+        return result
 
     async def next_change(self, stream: Any) -> Document | None:
         """Wait for a change, for which MongoDB may take its time."""
@@ -287,6 +305,10 @@ class Collection:
             full_document="updateLookup",
             max_await_time_ms=max_await_ms,
         )
+
+    async def meanwhile(self, reply: Coroutine[Any, Any, object], work: Callable[[], R]) -> R:
+        """Wait for a reply to one of these methods, and do something while MongoDB is at it."""
+        return await self._handle.meanwhile(reply, work)
 
     async def next_change(self, stream: Any) -> Document | None:
         """Wait for a change in a stream of this collection."""

@@ -16,6 +16,8 @@ from monque_core.store.stencil import Stencil
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from bson.raw_bson import RawBSONDocument
+
     from monque_core.jobs.job import AnyJob
     from monque_core.store.handle import Collection, Document, Session
 
@@ -85,14 +87,15 @@ class Intake:
     async def insert_alike(self, jobs: Sequence[AnyJob], session: Session | None) -> None:
         """Insert jobs without keys that differ in their ids and data alone, in order."""
         stencil = Stencil(jobs[0], self._collection.codec)
-        start, size = 0, BATCH_SIZE
-        while start < len(jobs):
-            batch = jobs[start : start + size]
-            await self._collection.insert_many([stencil.document(job) for job in batch], session)
-            start += size
-            if start >= _MANY:
-                # Each insert waits until a majority has it; so many jobs had better go in fewer.
-                size = min(2 * size, _LARGEST_INSERT)
+
+        def written() -> list[RawBSONDocument]:
+            return [stencil.document(job) for job in next(batches, ())]
+
+        batches = _insertions(jobs)
+        documents = written()
+        while documents:
+            insertion = self._collection.insert_many(documents, session)
+            documents = await self._collection.meanwhile(insertion, written)
 
     async def insert_unique(self, job: AnyJob, session: Session | None) -> AnyJob:
         """Insert a job with a key, or give the active one that has it already."""
@@ -183,6 +186,16 @@ def active_with_key(job: AnyJob) -> Document:
         **KEYED,
         "uniqueKey": {"$eq": job.unique_key, **KEYED["uniqueKey"]},
     }
+
+
+def _insertions(jobs: Sequence[AnyJob]) -> Iterator[Sequence[AnyJob]]:
+    """Cut jobs into inserts, larger ones after the first, since each waits for a majority."""
+    start, size = 0, BATCH_SIZE
+    while start < len(jobs):
+        yield jobs[start : start + size]
+        start += size
+        if start >= _MANY:
+            size = min(2 * size, _LARGEST_INSERT)
 
 
 def in_batches(jobs: Sequence[AnyJob], size: int) -> Iterator[Sequence[AnyJob]]:
