@@ -239,7 +239,8 @@ class Model:
             priority=job.priority,
             max_retries=job.max_retries,
         )
-        self.failed_occurrences.setdefault((job_id, job.next_run_at), copy)
+        left = self.failed_occurrences.setdefault((job_id, job.next_run_at), copy)
+        left.claim_token = job.claim_token
 
     def release(self, job_id: ObjectId) -> None:
         claims = self.jobs[job_id].claims - 1
