@@ -30,7 +30,7 @@ class Conductor:
         self,
         store: TaskStore,
         options: Options,
-        planned: Callable[[str, datetime], None],
+        planned: Callable[[str, datetime, int], None],
         has_read: Callable[[Agenda], None],
         announcer: TaskAnnouncer,
     ) -> None:

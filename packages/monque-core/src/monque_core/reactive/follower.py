@@ -31,7 +31,6 @@ _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 10.0
 _SAVE_GAP = timedelta(seconds=10)
 _UNWATCHED_GAP = 10.0
-_SHORTEST_LINGER = 0.005
 _HURRIED_AWAIT = timedelta(milliseconds=20)
 
 
@@ -214,7 +213,8 @@ class Follower:
         debounce = self._agenda.shortest_debounce(self._database)
         if debounce is None:
             return self._longest_linger
-        return min(self._longest_linger, max(_SHORTEST_LINGER, debounce.total_seconds() / 2))
+        # Without debounce not at all: what comes while a flush is under way gathers anyway.
+        return min(self._longest_linger, debounce.total_seconds() / 2)
 
     async def _save(self, token: Any) -> None:
         await self._store.progress.save_token(

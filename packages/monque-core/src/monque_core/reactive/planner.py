@@ -36,7 +36,7 @@ class Planner:
         agenda: Agenda,
         leadership: Leadership,
         clock: Clock,
-        planned: Callable[[str, datetime], None],
+        planned: Callable[[str, datetime, int], None],
         cleaner: Cleaner,
         announcer: TaskAnnouncer,
     ) -> None:
@@ -83,7 +83,7 @@ class Planner:
             for source_id, error in planned.parked:
                 await self._park(declaration, source_id, error, now)
         if planned.matched:
-            self._planned(declaration.name, now + declaration.debounce)
+            self._planned(declaration.name, now + declaration.debounce, planned.matched)
         if planned.matched < len(ids):
             self._cleaner.expect(declaration)
 

@@ -103,11 +103,11 @@ class Reactor:
         if is_settled and not all(name in agenda for name in self._declarer.declared):
             self._declarer.declare_again()
 
-    def _planned(self, name: str, due_at: datetime) -> None:
-        """Be told that records of a task may become due then."""
+    def _planned(self, name: str, due_at: datetime, count: int) -> None:
+        """Be told that so many records of a task may become due then."""
         for lane in self._lanes.values():
             if name in lane.source.workers:
                 if due_at <= self._options.clock.now():
-                    lane.wakeups.hint(name)
+                    lane.wakeups.hint(name, count)
                 else:
                     lane.wakeups.hint_at(name, due_at, MANY)

@@ -44,10 +44,17 @@ class Backlog(Generic[W]):
 
     def pop_startable(self) -> Run[W] | None:
         """Take the next one that has a slot, the name that waited longest first."""
-        names = [name for name in self._waiting if self._slots.free(name)]
-        if not names:
-            return None
-        name = names[0] if len(names) == 1 else self._turns.order(names)[0]
+        free = self._slots.free
+        if len(self._waiting) == 1:
+            # The usual case, in which nobody has to be asked whose turn it is.
+            (name,) = self._waiting
+            if not free(name):
+                return None
+        else:
+            names = [name for name in self._waiting if free(name)]
+            if not names:
+                return None
+            name = self._turns.longest_waiting(names)
         self._turns.served(name)
         return self._pop(name)
 

@@ -20,12 +20,19 @@ class Turns:
 
     def order(self, names: Iterable[str]) -> list[str]:
         """Sort names by how long ago they were served, longest first."""
-        return sorted(names, key=lambda name: self._served_at.get(name, 0))
+        return sorted(names, key=self._last_served)
+
+    def longest_waiting(self, names: Iterable[str]) -> str:
+        """Give the first of them in that order."""
+        return min(names, key=self._last_served)
 
     def served(self, name: str) -> None:
         """Note that a name had its turn."""
         self._tick += 1
         self._served_at[name] = self._tick
+
+    def _last_served(self, name: str) -> int:
+        return self._served_at.get(name, 0)
 
     def share_out(
         self, offers: Mapping[str, Sequence[T]], limits: Mapping[str, int], total: int

@@ -245,14 +245,14 @@ def _first_due(name: str, limit: int, now: datetime, others: Document) -> list[D
 
 
 def _candidate(document: Document) -> Candidate:
-    limit = document.get("maxRetries")
-    return Candidate(
-        document["_id"],
-        document["name"],
-        _count(document.get("claims")),
-        _count(document.get("failCount")),
-        limit if isinstance(limit, int) else None,
-    )
+    candidate = Candidate(document["_id"], document["name"])
+    # Most of them have been claimed never before, and have no limit of their own.
+    if "claims" in document:
+        candidate.claims = _count(document["claims"])
+        candidate.failures = _count(document.get("failCount"))
+    if "maxRetries" in document and isinstance(document["maxRetries"], int):
+        candidate.max_retries = document["maxRetries"]
+    return candidate
 
 
 def _count(value: object) -> float:
