@@ -16,7 +16,11 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     with contextmanager(mongodb_uri)() as uri:
         os.environ["MONGODB_URI"] = uri
+        # Ctrl-C reaches all processes of the terminal, and a second signal would end the worker in
+        # the midst of its jobs. So it never sees that one, and is told once, below.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         worker = subprocess.Popen([sys.executable, "-m", "examples.flask_mongoengine.worker"])
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         try:
             create_app().run(port=int(os.environ.get("PORT", "8000")))
         finally:

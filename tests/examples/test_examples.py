@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -28,6 +30,12 @@ _SERVED_AT = r"[Rr]unning on (http://127\.0\.0\.1:\d+)"
 def variables(uri: str, database_name: str) -> dict[str, str]:
     """Give the environment of an example: the test's database, and any free port."""
     return {"MONGODB_URI": uri.replace("/?", f"/{database_name}?"), "PORT": "0"}
+
+
+class _InTerminal(Program):
+    def interrupt(self) -> None:
+        """Press Ctrl-C, which reaches it and those that it has started."""
+        os.killpg(self._running().pid, signal.SIGINT)
 
 
 async def _ended(db: AsyncDatabase[dict[str, Any]], name: str) -> AnyJob:
@@ -119,6 +127,18 @@ async def test_orders_become_invoices_whoever_plans_and_whatever_fails_at_first(
     assert "Traceback" not in program.output
 
 
+async def test_the_orders_example_runs_again_on_the_database_of_an_earlier_run(
+    variables: dict[str, str], db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    await db["orders"].insert_one({"_id": "of somebody else", "status": "open", "total": 1})
+    for run in (1, 2):
+        async with Program("examples.orders_invoices", **variables) as program:
+            assert await program.end() == 0, program.output
+        assert program.lines[-1] == f"{17 * run} invoices for {16 * run} paid orders\n"
+
+    assert await db["orders"].count_documents({"status": "open"}) == 1
+
+
 async def test_the_orders_example_notices_an_invoice_that_is_missing_or_doubled(
     variables: dict[str, str], db: AsyncDatabase[dict[str, Any]]
 ) -> None:
@@ -127,13 +147,14 @@ async def test_the_orders_example_notices_an_invoice_that_is_missing_or_doubled(
     await db["orders"].insert_one({"_id": 99, **paid})
     done = {"status": "completed", "lastObservedValues": paid}
     await db["orders_tasks"].insert_one({"task": "invoice", "sourceDocId": 99, **done})
-    await db["invoices"].insert_one({"order": 2, "total": 20})
+    # The orders of the run are numbered from 100 on.
+    await db["invoices"].insert_one({"order": 102, "total": 1020})
 
     async with Program("examples.orders_invoices", **variables) as program:
         assert await program.end() == 1, program.output
 
     assert "missing: the invoice for order 99 over 990\n" in program.lines
-    assert "doubled: the invoice for order 2 over 20\n" in program.lines
+    assert "doubled: the invoice for order 102 over 1020\n" in program.lines
 
 
 async def test_the_fastapi_shop_stores_and_runs_jobs_in_one_process(
@@ -199,6 +220,38 @@ async def test_flask_stores_jobs_from_plain_views_and_a_worker_process_runs_them
     assert health.json() == {"healthy": True}
     assert "To ada@shop.example: welcome\n" in shop.lines
     assert "worker has ended\n" in shop.lines
+    assert "Traceback" not in shop.output
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no process groups")
+async def test_ctrl_c_lets_the_worker_beside_flask_finish_its_job(
+    variables: dict[str, str], db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    async with _InTerminal("examples.flask_mongoengine", **variables) as shop:
+        url = await shop.hear(_SERVED_AT)
+
+        async def is_down() -> bool:
+            try:
+                async with httpx.AsyncClient(base_url=url) as http:
+                    await http.get("/health")
+            except httpx.TransportError:
+                return True
+            return False
+
+        # The job waits for a lock on its customer, so that it runs when Ctrl-C comes.
+        async with db.client.start_session() as session, await session.start_transaction():
+            customer = {"_id": "eve@shop.example", "welcomed": False}
+            await db["customer"].insert_one(customer)
+            await db["customer"].update_one(customer, {"$set": {"name": "Eve"}}, session=session)
+            await Monque(db).enqueue("welcome", "eve@shop.example")
+            await shop.hear("To eve@shop.example: welcome\n")
+            shop.interrupt()
+            await eventually(is_down)
+            await session.commit_transaction()
+        assert await shop.end() == 0, shop.output
+
+    assert "worker has ended\n" in shop.lines
+    assert (await _ended(db, "welcome")).fail_count == 0
     assert "Traceback" not in shop.output
 
 
