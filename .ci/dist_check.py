@@ -1,7 +1,8 @@
 """Build the distributions and try them as a stranger gets them: `make dist-check`.
 
-Each interpreter that is found gets an empty environment with the built files in it, first bare,
-then with what the examples need. Give interpreters as arguments to choose them.
+Each Python that we support gets an empty environment with the built files in it: the sdists bare,
+then the sdists and at last the wheels with all extras, each time with a run of the examples. One
+that is missing makes it fail, after the others. Give interpreters as arguments to choose them.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / "build" / "dist-check"
 FILES = ROOT / "build" / "dist"
 PACKAGES = ("monque-core", "monque-di")
-EXTRAS = {"monque-core": "cli,demo,local,motor,testing", "monque-di": "beanie,mongoengine,motor"}
 VERSIONS = ("3.11", "3.12", "3.13")
 BESIDE_SOURCES = {".gitignore", "LICENSE", "PKG-INFO", "README.md", "pyproject.toml"}
+EXAMPLES = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/examples/test_examples.py")
 IMPORTS = "import monque_core, monque_di, monque_core.events, monque_core.reactive"
 
 
@@ -34,6 +36,13 @@ def run(*command: object, cwd: Path = ROOT) -> None:
         if name not in {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}
     }
     subprocess.run([str(part) for part in command], cwd=cwd, env=environment, check=True)
+
+
+def project(package: str) -> dict[str, Any]:
+    """Give what a package says of itself."""
+    manifest = (ROOT / "packages" / package / "pyproject.toml").read_text(encoding="utf-8")
+    told: dict[str, Any] = tomllib.loads(manifest)["project"]
+    return told
 
 
 def build(package: str) -> tuple[Path, Path]:
@@ -63,25 +72,20 @@ def inspect(package: str, wheel: Path, sdist: Path) -> None:
         }
     sources = {name.removeprefix("src/") for name in names - BESIDE_SOURCES}
     assert sources == expected, f"the sdist differs: {sources ^ expected}"
-    project = tomllib.loads((ROOT / "packages" / package / "pyproject.toml").read_text())["project"]
+    version = project(package)["version"]
     told = re.findall(r"\nClassifier: Programming Language :: Python :: (3\.\d+)(?=\n)", metadata)
     assert tuple(told) == VERSIONS, f"the classifiers tell of {told}"
-    assert f"\nVersion: {project['version']}\n" in metadata
-    print(f"{package} {project['version']}: {len(expected)} files in wheel and sdist", flush=True)
+    assert f"\nVersion: {version}\n" in metadata
+    print(f"{package} {version}: {len(expected)} files in wheel and sdist", flush=True)
 
 
-def interpreters() -> list[str]:
-    """Give those of the versions we support that are on this machine."""
-    found = []
+def interpreters() -> dict[str, str | None]:
+    """Give one interpreter of each version we support, as far as this machine has them."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found: dict[str, str | None] = {}
     for version in VERSIONS:
         candidates = [f"python{version}", *map(str, sorted(pyenv.glob(f"{version}.*/bin/python")))]
-        for candidate in candidates:
-            if _is(candidate, version):
-                found.append(candidate)
-                break
-        else:
-            print(f"Python {version} is not here", flush=True)
+        found[version] = next((each for each in candidates if _is(each, version)), None)
     return found
 
 
@@ -97,7 +101,7 @@ def _is(interpreter: str, version: str) -> bool:
 
 def try_out(interpreter: str, wheels: dict[str, Path], sdists: dict[str, Path]) -> None:
     """Install into an empty environment, bare and then whole, and run the examples."""
-    place = WORK / Path(interpreter).name if "/" not in interpreter else WORK / "python"
+    place = WORK / "python"
     shutil.rmtree(place, ignore_errors=True)
     run(interpreter, "-m", "venv", place)
     python = place / "bin" / "python"
@@ -109,32 +113,34 @@ def try_out(interpreter: str, wheels: dict[str, Path], sdists: dict[str, Path]) 
     run(*pip, "check")
     run(python, "-W", "error", "-c", IMPORTS, cwd=WORK)
 
-    run(*pip, "install", "--force-reinstall", "--no-deps", *wheels.values())
-    run(
-        *pip,
-        "install",
-        *(f"{wheels[name]}[{EXTRAS[name]}]" for name in PACKAGES),
-        "--group",
-        "test",
-    )
+    extras = {name: ",".join(project(name)["optional-dependencies"]) for name in PACKAGES}
+    whole = (f"{sdists[name]}[{extras[name]}]" for name in PACKAGES)
+    run(*pip, "install", *whole, "--group", "test")
     run(*pip, "check")
     run(place / "bin" / "monque", "--version", cwd=WORK)
-    run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/examples/test_examples.py")
+    run(python, *EXAMPLES)
+
+    run(*pip, "install", "--force-reinstall", "--no-deps", *wheels.values())
+    run(place / "bin" / "monque", "--version", cwd=WORK)
+    run(python, *EXAMPLES)
 
 
 def main() -> None:
-    """Build, look, and try with every interpreter there is."""
+    """Build, look, and try with every Python that we support."""
     built = {package: build(package) for package in PACKAGES}
     for package, files in built.items():
         inspect(package, *files)
     wheels = {package: wheel for package, (wheel, _) in built.items()}
     sdists = {package: sdist for package, (_, sdist) in built.items()}
     WORK.mkdir(parents=True, exist_ok=True)
-    chosen = sys.argv[1:] or interpreters()
-    assert chosen, "there is no interpreter to try"
-    for interpreter in chosen:
+    chosen = {name: name for name in sys.argv[1:]} or interpreters()
+    for interpreter in filter(None, chosen.values()):
         try_out(interpreter, wheels, sdists)
-    print(f"tried with {len(chosen)} interpreters; the files are in {FILES.relative_to(ROOT)}")
+    missing = [version for version, interpreter in chosen.items() if interpreter is None]
+    print(f"tried with {', '.join(sorted(chosen.keys() - missing)) or 'none'}")
+    print(f"the files are in {FILES.relative_to(ROOT)}")
+    if missing:
+        sys.exit(f"not tried, since there is no such interpreter: Python {', '.join(missing)}")
 
 
 if __name__ == "__main__":
