@@ -1,7 +1,8 @@
-"""A schedule is one, whichever side declares it, and goes on whichever side runs it."""
+"""A schedule with a key is one, whichever side declares it, and goes on whichever side runs it."""
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,11 @@ if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
 
     from monque_core.jobs.job import AnyJob
+    from tests.interop.conftest import StartNeighbour
     from tests.interop.neighbour import Neighbour
 
 _CRON = "30 4 * * *"
+_CALLS = 20
 
 
 async def _make_due(db: AsyncDatabase[dict[str, Any]], job: AnyJob) -> None:
@@ -39,6 +42,54 @@ async def test_a_schedule_of_node_is_kept_and_changed_by_python(
     assert found["_id"] == changed.id == declared["_id"]
     assert found["repeatInterval"] == "@hourly"
     assert [job.id for job in await monque.get_schedules()] == [changed.id]
+
+
+async def test_both_sides_at_once_make_one_schedule_per_key(
+    neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    monque = Monque(db)
+    for key in ("a", "b", "c"):
+        of_python, of_node = await asyncio.gather(
+            asyncio.gather(
+                *(monque.schedule(_CRON, "report", 1, unique_key=key) for _ in range(_CALLS))
+            ),
+            asyncio.gather(
+                *(neighbour.schedule(_CRON, "report", 1, uniqueKey=key) for _ in range(_CALLS))
+            ),
+        )
+        assert len({job.id for job in of_python} | {job["_id"] for job in of_node}) == 1
+
+    assert [job.unique_key for job in await monque.get_schedules()] == ["a", "b", "c"]
+    assert await jobs_in(db).count_documents({}) == 3
+
+
+async def test_without_a_key_each_side_has_a_schedule_of_its_own(
+    neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    monque = Monque(db)
+    of_node = await neighbour.schedule(_CRON, "report", "sales")
+    of_python = await monque.schedule(_CRON, "report", "sales")
+
+    assert "uniqueKey" not in of_node
+    assert of_python.id != of_node["_id"]
+    assert len(await monque.get_schedules()) == 2
+
+
+async def test_a_schedule_that_node_gives_up_ends_until_it_is_retried(
+    start_neighbour: StartNeighbour, db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    monque = Monque(db)
+    schedule = await monque.schedule(_CRON, "report", "sales", unique_key="daily")
+    await _make_due(db, schedule)
+    neighbour = await start_neighbour(maxRetries=1)
+    await neighbour.work("report", "fails")
+    await neighbour.see_end(schedule)
+
+    given_up = await stored(db, schedule)
+    assert (given_up.status, given_up.repeat_interval) == (JobStatus.FAILED, _CRON)
+    again = await monque.retry_job(schedule.id)
+    assert again is not None
+    assert (again.status, again.repeat_interval) == (JobStatus.PENDING, _CRON)
 
 
 async def test_a_schedule_of_python_is_run_and_moved_on_by_node_and_then_by_python(

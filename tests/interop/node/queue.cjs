@@ -1,13 +1,12 @@
 "use strict";
 
-// The queue as docs/reference/document-format.md describes it to other programs, and as
-// `@monque/core` 1.x for Node keeps it: one job per claim, `lastHeartbeat` renewed and `lockedAt`
-// never, recovery by `lockedAt` at the start alone. It knows no field that is newer than that.
+// The queue as docs/reference/document-format.md describes it to other programs: the first table of
+// its transitions, without what stands there in parentheses. So it stands for `@monque/core` 1.x,
+// after which the options are named: one job per claim, recovery at the start alone, by `lockedAt`.
 
 const { CronExpressionParser } = require("cron-parser");
 
 const ACTIVE = { $in: ["pending", "processing"] };
-// `heartbeatInterval` stays, as it does since 1.7.
 const CLAIM = { lockedAt: "", claimedBy: "", lastHeartbeat: "" };
 
 class Queue {
@@ -102,17 +101,16 @@ class Queue {
       const { insertedId } = await this.jobs.insertOne(document);
       return { ...document, _id: insertedId };
     }
-    const active = { name: job.name, uniqueKey, status: ACTIVE };
-    try {
-      return await this.jobs.findOneAndUpdate(
-        active,
-        { $setOnInsert: { ...document, uniqueKey } },
-        { upsert: true, returnDocument: "after" },
-      );
-    } catch (error) {
-      const existing = error.code === 11000 && (await this.jobs.findOne(active));
-      if (!existing) throw error;
-      return existing;
+    for (;;) {
+      try {
+        return await this.jobs.findOneAndUpdate(
+          { name: job.name, uniqueKey, status: ACTIVE },
+          { $setOnInsert: { ...document, uniqueKey } },
+          { upsert: true, returnDocument: "after" },
+        );
+      } catch (error) {
+        if (error.code !== 11000) throw error;
+      }
     }
   }
 
