@@ -21,7 +21,7 @@ def add_to(app: typer.Typer) -> None:
 def stats(context: typer.Context, name: options.Name = None, as_json: options.Json = False) -> None:
     """Count the jobs of each name and status.
 
-    AVERAGE is the time from claim to completion, over the jobs that were completed last.
+    AVERAGE is the time from claim to completion, over all completed jobs that are still stored.
     """
     by_name, total = run(_count(Settings.of(context), name))
     if as_json:
