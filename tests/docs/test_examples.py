@@ -1,4 +1,8 @@
-"""Every example of the documentation runs as it is written."""
+"""Every example of the documentation runs as it is written.
+
+`python file` blocks make one application, which test_django.py runs. `python conftest` blocks and
+those fragments that need little around them are run by test_fragments.py.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +83,8 @@ def test_a_fragment_is_python(fragment: Block) -> None:
 
 def test_every_python_block_is_tested() -> None:
     written = sum(path.read_text(encoding="utf-8").count("\n```python") for path in page_paths())
-    tested = len(blocks("python", "python service", "python fragment", "python tests"))
+    kinds = ("service", "fragment", "tests", "file", "conftest")
+    tested = len(blocks("python", *(f"python {kind}" for kind in kinds)))
 
     assert written == tested
 

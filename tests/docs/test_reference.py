@@ -381,10 +381,19 @@ def test_the_reactive_page_lists_every_index_of_records_and_no_other() -> None:
     assert _rows(section) == [index.document["name"] for index in task_indexes()]
 
 
+_OTHER_PAGES = (
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "examples/README.md",
+    "packages/monque-core/README.md",
+    "packages/monque-di/README.md",
+)
+
+
 def _links() -> list[tuple[str, str]]:
     return [
         (path.relative_to(ROOT).as_posix(), target)
-        for path in page_paths()
+        for path in (*page_paths(), *(ROOT / page for page in _OTHER_PAGES))
         for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8"))
         if "://" not in target
     ]
