@@ -22,10 +22,6 @@ class IsolatingEmitter(AsyncIOEventEmitter):
         """Remove a listener."""
         self.remove_listener(event, f)
 
-    def listeners(self, event: str) -> list[Callable[..., Any]]:
-        """Give the listeners of an event; that there are none, as for most, is quick to tell."""
-        return super().listeners(event) if event in self._events else []
-
     def _emit_run(
         self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
