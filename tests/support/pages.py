@@ -3,7 +3,8 @@
 A fence `python` holds a complete program, which is run; a `text` fence right after it is what it
 prints. `python service` is a program that prints a line when it is up and ends with SIGTERM.
 `python fragment` cannot run alone and is only compiled. `python tests` is a module for pytest; the
-`text` after it is how its one test fails.
+`text` after it is how its one test fails. `python conftest` holds fixtures, which a test uses, and
+`python file` a file of an application that is put together from all of a page.
 """
 
 from __future__ import annotations
