@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +48,10 @@ class Measure:
             "monque": _middle([reading.monque for reading in readings]),
             "limit": _middle([reading.limit for reading in readings]),
             "of_limit": _middle([reading.of_limit for reading in readings]),
+            "of_limit_spread": _spread([reading.of_limit for reading in readings]),
             "naive": _middle([reading.naive for reading in readings]),
             "of_naive": _middle([reading.of_naive for reading in readings]),
+            "of_naive_spread": _spread([reading.of_naive for reading in readings]),
             "rounds": [[reading.monque, reading.limit, reading.naive] for reading in readings],
         }
 
@@ -55,6 +59,26 @@ class Measure:
 def _middle(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return median(known) if known else None
+
+
+def _spread(values: Sequence[float | None]) -> tuple[float, float] | None:
+    """Give the lowest and the highest, which one reading alone does not tell."""
+    known = [value for value in values if value is not None]
+    return (min(known), max(known)) if len(known) > 1 else None
+
+
+async def alternately(times: int, *ways: Callable[[], Awaitable[T]]) -> list[list[T]]:
+    """Try the ways one after the other so many times, every other time from the last to the first.
+
+    So none of two neighbours is always the one that comes after, and what disturbs the machine
+    for a while disturbs all of them. Gives what each way gave.
+    """
+    taken: list[list[T]] = [[] for _ in ways]
+    for turn in range(times):
+        numbers = range(len(ways)) if turn % 2 == 0 else reversed(range(len(ways)))
+        for number in numbers:
+            taken[number].append(await ways[number]())
+    return taken
 
 
 def percentile(values: list[float], share: float) -> float:
