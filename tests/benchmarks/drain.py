@@ -1,65 +1,158 @@
-"""How fast a full queue of jobs that do nothing is emptied."""
+"""How fast a full queue of jobs that do nothing is emptied by one process."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from monque_core import Monque
 from tests.benchmarks import raw
-from tests.benchmarks.drainer import drain_with_processes
-from tests.benchmarks.measure import Reading
+from tests.benchmarks.measure import Reading, alternately
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pymongo.asynchronous.database import AsyncDatabase
 
     from monque_core import Job
+    from tests.benchmarks.meter import Meter, Spent
 
     Db = AsyncDatabase[dict[str, Any]]
     Readings = dict[str, Reading]
 
 CONCURRENCIES = (5, 20, 100)
+_TURNS = 2
 _NAIVE_SHARE = 8
-_PROCESSES = 2
+_THREAD_SHARE = 2
+_CPU_CONCURRENCY = 20
 
 
-async def measure(db: Db, count: int) -> Readings:
-    """Drain so many jobs in each way, one after the other; rates in jobs per second."""
-    jobs = db["monque_jobs"]
-    few = max(1, count // _NAIVE_SHARE)
-    await raw.fill(jobs, few)
-    naive = few / await raw.drain_one_by_one(jobs, few)
+async def best_batch_size(db: Db, meter: Meter, count: int) -> int:
+    """Tell in batches of which size the bare calls drain the most."""
+    taken = await alternately(
+        _TURNS, *(partial(_limit, db, meter, count, size) for size in raw.BATCH_SIZES)
+    )
+    rates = [median(count / spent.seconds for spent in each) for each in taken]
+    return raw.BATCH_SIZES[rates.index(max(rates))]
+
+
+async def measure(db: Db, meter: Meter, count: int, batch_size: int) -> tuple[Readings, Readings]:
+    """Drain so many jobs in each way, by turns: jobs per second, and CPU per job in µs."""
+    naive = await _naive(db, meter, max(1, count // _NAIVE_SHARE))
+    rates, cpu = await _measure_coroutines(db, meter, count, batch_size, naive)
+    in_threads = max(1, count // _THREAD_SHARE)
+    rates |= await _measure_threads(db, meter, in_threads, batch_size, naive)
+    return rates, cpu
+
+
+async def _measure_coroutines(
+    db: Db, meter: Meter, count: int, batch_size: int, naive: float
+) -> tuple[Readings, Readings]:
+    limit = partial(_limit, db, meter, count, batch_size)
+    ways = [
+        way
+        for concurrency in CONCURRENCIES
+        for way in (limit, partial(_drain, db, meter, count, concurrency))
+    ]
+    taken = await alternately(_TURNS, *ways)
+    # The same calls whatever the concurrency, so that all of a round are one limit.
+    limits = [spent for each in taken[0::2] for spent in each]
+    own = dict(zip(CONCURRENCIES, taken[1::2], strict=True))
+    rates = {
+        f"drain, concurrency {concurrency}": Reading(
+            _rate(count, spent), _rate(count, limits), naive
+        )
+        for concurrency, spent in own.items()
+    }
+    return rates, _cpu(count, own[_CPU_CONCURRENCY], limits)
+
+
+async def _measure_threads(
+    db: Db, meter: Meter, count: int, batch_size: int, naive: float
+) -> Readings:
     readings = {}
-    for kind, threads in (("drain", False), ("drain, thread handlers", True)):
-        for concurrency in CONCURRENCIES:
-            # Each time anew: a minute later the machine may be busy with something else.
-            await raw.fill(jobs, count)
-            limit = count / await raw.drain_in_batches(jobs)
-            await raw.fill(jobs, count)
-            rate = count / await _drain(db, count, concurrency, threads=threads)
-            readings[f"{kind}, concurrency {concurrency}"] = Reading(rate, limit, naive)
+    for concurrency in CONCURRENCIES:
+        limits, own = await alternately(
+            _TURNS,
+            partial(_limit_in_threads, db, meter, count, batch_size, concurrency),
+            partial(_drain, db, meter, count, concurrency, threads=True),
+        )
+        reading = Reading(_rate(count, own), _rate(count, limits), naive)
+        readings[f"drain, thread handlers, concurrency {concurrency}"] = reading
     return readings
 
 
-async def measure_processes(db: Db, uri: str, count: int) -> Readings:
-    """Drain so many jobs with two processes at once; rates in jobs per second."""
+def _rate(count: int, spent: list[Spent]) -> float:
+    return count / median(one.seconds for one in spent)
 
-    async def rate(way: str, jobs: int) -> float:
-        await raw.fill(db["monque_jobs"], jobs)
-        return jobs / await drain_with_processes(_PROCESSES, uri, db.name, way)
 
-    limit = await rate("limit", count)
-    naive = await rate("naive", max(1, count // _NAIVE_SHARE))
-    return {
-        "drain, two processes, concurrency 20": Reading(await rate("monque", count), limit, naive)
+def _cpu(count: int, own: list[Spent], limits: list[Spent]) -> Readings:
+    readings = {
+        "client CPU per drained job": Reading(
+            median(one.client_us_per(count) for one in own),
+            median(one.client_us_per(count) for one in limits),
+        )
     }
+    of_server = [
+        [told for one in each if (told := one.server_us_per(count)) is not None]
+        for each in (own, limits)
+    ]
+    if all(of_server):
+        monque, limit = map(median, of_server)
+        readings["server CPU per drained job"] = Reading(monque, limit)
+    return readings
 
 
-async def _drain(db: Db, count: int, concurrency: int, *, threads: bool) -> float:
-    """Give the seconds from start until every outcome is written."""
-    monque = Monque(db)
+async def _naive(db: Db, meter: Meter, count: int) -> float:
+    await raw.fill(db["monque_jobs"], count)
+    before = meter.look()
+    await raw.drain_one_by_one(db["monque_jobs"])
+    seconds = meter.look().since(before).seconds
+    await _assert_completed(db, count)
+    return count / seconds
+
+
+async def _limit(
+    db: Db, meter: Meter, count: int, batch_size: int, settle: raw.Settle | None = None
+) -> Spent:
+    await raw.fill(db["monque_jobs"], count)
+    before = meter.look()
+    await raw.drain_in_batches(db["monque_jobs"], batch_size, settle)
+    spent = meter.look().since(before)
+    await _assert_completed(db, count)
+    return spent
+
+
+async def _limit_in_threads(
+    db: Db, meter: Meter, count: int, batch_size: int, threads: int
+) -> Spent:
+    with ThreadPoolExecutor(threads) as pool:
+        return await _limit(db, meter, count, batch_size, raw.run_in(pool))
+
+
+async def _drain(
+    db: Db, meter: Meter, count: int, concurrency: int, *, threads: bool = False
+) -> Spent:
+    await raw.fill(db["monque_jobs"], count)
+    spent = await empty(Monque(db), meter, count, concurrency, threads=threads)
+    await _assert_completed(db, count)
+    return spent
+
+
+async def empty(
+    monque: Monque,
+    meter: Meter,
+    count: int,
+    concurrency: int,
+    *,
+    names: Sequence[str] = (raw.NAME,),
+    threads: bool = False,
+) -> Spent:
+    """Run so many stored jobs that do nothing, from start until every outcome is written."""
     await monque.initialize()
     loop = asyncio.get_running_loop()
     all_done = asyncio.Event()
@@ -74,12 +167,16 @@ async def _drain(db: Db, count: int, concurrency: int, *, threads: bool) -> floa
         if next(numbers) == count:
             loop.call_soon_threadsafe(all_done.set)
 
-    handler = do_nothing_in_a_thread if threads else do_nothing
-    monque.worker(raw.NAME, handler, concurrency=concurrency)
-    began = time.perf_counter()
+    for name in names:
+        handler = do_nothing_in_a_thread if threads else do_nothing
+        monque.worker(name, handler, concurrency=concurrency)
+    before = meter.look()
     await monque.start()
     await all_done.wait()
     await monque.stop()
-    seconds = time.perf_counter() - began
-    assert await db["monque_jobs"].count_documents({"status": "completed"}) == count
-    return seconds
+    return meter.look().since(before)
+
+
+async def _assert_completed(db: Db, count: int) -> None:
+    completed = await db["monque_jobs"].count_documents({"status": "completed"})
+    assert completed == count, f"{completed} of {count} jobs were completed"

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import itertools
 import json
-import os
 import sys
-import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from pymongo import AsyncMongoClient
 
-from monque_core import LocalMongo, Monque
+from monque_core import JobRetention, LocalMongo, Monque
 from tests.benchmarks import raw
-from tests.benchmarks.drainer import drain_with_processes
+from tests.benchmarks.distance import farther
+from tests.benchmarks.drain import empty
+from tests.benchmarks.meter import Meter
+from tests.benchmarks.processes import drain_with_workers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
 
     from monque_core import Job
+    from tests.benchmarks.meter import Spent
 
     Db = AsyncDatabase[dict[str, Any]]
 
@@ -34,9 +35,11 @@ CONCURRENCIES = (1, 5, 20, 100, 500)
 NAMES = (1, 10, 100, 1000)
 INSTANCES = (1, 2, 4, 8)
 IDLE_INSTANCES = (0, 1, 4)
+RETENTION = (0, 1)
+"""Off and on."""
+ADDED_MS = (0, 5, 20)
 _CONCURRENCY = 20
 _SMALLEST_TO_START_PROCESSES = 0.01
-_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,37 +54,19 @@ class Cost:
     client_cpu_us: float | None
 
 
-class Meter:
-    """Looks at the clocks before and after."""
-
-    def __init__(self, server_pid: int) -> None:
-        self._pid = server_pid
-
-    def server_cpu(self) -> float | None:
-        """Give the seconds of CPU that the server has used so far."""
-        try:
-            fields = Path(f"/proc/{self._pid}/stat").read_text(encoding="ascii")
-        except OSError:
-            return None
-        user, system = fields.rpartition(")")[2].split()[11:13]
-        return (int(user) + int(system)) / _TICKS_PER_SECOND
-
-
 async def study(scale: float) -> dict[str, Any]:
     """Measure one dimension after the other."""
     costs: list[Cost] = []
     async with LocalMongo() as mongo, AsyncMongoClient[dict[str, Any]](mongo.uri) as client:
-        db, meter = client["monque_growth"], Meter(mongo.nodes[0].pid)
-        count = max(100, round(10_000 * scale))
-        await raw.fill(db["monque_jobs"], count)
-        await _drain(db, count, 1, _CONCURRENCY)
-        async for cost in _dimensions(db, mongo.uri, meter, count, scale):
+        field = _Field(client["monque_growth"], mongo.uri, Meter(mongo.nodes[0].pid), scale)
+        await field.cost("warm-up", 0)
+        async for cost in _dimensions(field):
             print(
                 f"{cost.dimension} {cost.size:,}: {cost.jobs_per_second:,.0f} jobs/s",
                 file=sys.stderr,
             )
             costs.append(cost)
-        oplog, insert = await _life(db, meter, count)
+        oplog, insert = await _life(field)
     return {
         "costs": [asdict(cost) for cost in costs],
         "oplog_bytes_per_job": oplog,
@@ -89,72 +74,95 @@ async def study(scale: float) -> dict[str, Any]:
     }
 
 
-async def _dimensions(
-    db: Db, uri: str, meter: Meter, count: int, scale: float
-) -> AsyncIterator[Cost]:
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """The server, and how much it is given to do."""
+
+    db: Db
+    uri: str
+    meter: Meter
+    scale: float
+
+    @property
+    def count(self) -> int:
+        """Give how many jobs a line is measured with."""
+        return max(100, round(10_000 * self.scale))
+
+    async def cost(
+        self,
+        dimension: str,
+        size: int,
+        *,
+        monque: Monque | None = None,
+        names: int = 1,
+        concurrency: int = _CONCURRENCY,
+        finished: int = 0,
+        idle: int = 0,
+    ) -> Cost:
+        """Drain a queue by one instance, beside so many finished jobs and idle instances."""
+        jobs = self.db["monque_jobs"]
+        await raw.fill(jobs, finished, status="completed")
+        per_name = max(1, self.count // names)
+        for number in range(names):
+            await raw.add(jobs, per_name, name=_name(number))
+        monque = monque or Monque(self.db)
+        # Or an index that it adds would be built while it drains.
+        await monque.initialize()
+        await self.db.client.admin.command("fsync")
+        count, all_names = per_name * names, [_name(number) for number in range(names)]
+        # After the jobs, for to empty the collection is to end its change streams.
+        async with _idle_instances(self.db, idle):
+            spent = await empty(monque, self.meter, count, concurrency, names=all_names)
+        await self.assert_completed(finished + count)
+        return _cost(dimension, size, count, spent)
+
+    async def assert_completed(self, count: int) -> None:
+        completed = await self.db["monque_jobs"].count_documents({"status": "completed"})
+        assert completed == count, f"{completed} of {count} jobs were completed"
+
+
+async def _dimensions(field: _Field) -> AsyncIterator[Cost]:
     for stored in STORED:
-        finished = round(stored * scale)
-        yield await _cost("jobs stored", stored, db, meter, count, 1, _CONCURRENCY, finished)
+        yield await field.cost("jobs stored", stored, finished=round(stored * field.scale))
     for concurrency in CONCURRENCIES:
-        yield await _cost("concurrency of a worker", concurrency, db, meter, count, 1, concurrency)
+        yield await field.cost("concurrency of a worker", concurrency, concurrency=concurrency)
     for names in NAMES:
-        yield await _cost("names", names, db, meter, count, names, _CONCURRENCY)
+        yield await field.cost("names", names, names=names)
+    for is_on in RETENTION:
+        kept = JobRetention(completed=3600) if is_on else None
+        yield await field.cost("retention", is_on, monque=Monque(field.db, job_retention=kept))
+    for added_ms in ADDED_MS:
+        yield await _cost_from_afar(field, added_ms)
     for idle in IDLE_INSTANCES:
-        async with _idle_instances(db, idle):
-            yield await _cost("idle instances", idle, db, meter, count, 1, _CONCURRENCY)
+        yield await field.cost("idle instances", idle, idle=idle)
     # A process takes longer to start than a trial run has.
-    for instances in INSTANCES if scale >= _SMALLEST_TO_START_PROCESSES else INSTANCES[:1]:
-        jobs = count * min(instances, 2)
-        await raw.fill(db["monque_jobs"], jobs)
-        server = meter.server_cpu()
-        seconds = await drain_with_processes(instances, uri, db.name, "monque")
-        spent = _microseconds(server, meter.server_cpu(), jobs)
-        yield Cost("instances", instances, jobs / seconds, spent, None)
+    processes = INSTANCES if field.scale >= _SMALLEST_TO_START_PROCESSES else INSTANCES[:1]
+    for instances in processes:
+        yield await _cost_of_processes(field, instances)
 
 
-async def _cost(
-    dimension: str,
-    size: int,
-    db: Db,
-    meter: Meter,
-    count: int,
-    names: int,
-    concurrency: int,
-    finished: int = 0,
-) -> Cost:
-    await raw.fill(db["monque_jobs"], finished, status="completed")
-    per_name = max(1, count // names)
-    for number in range(names):
-        await raw.add(db["monque_jobs"], per_name, name=_name(number))
-    await db.client.admin.command("fsync")
-    server, client = meter.server_cpu(), time.process_time()
-    jobs = per_name * names
-    seconds = await _drain(db, jobs, names, concurrency)
-    return Cost(
-        dimension,
-        size,
-        jobs / seconds,
-        _microseconds(server, meter.server_cpu(), jobs),
-        _microseconds(client, time.process_time(), jobs),
-    )
+async def _cost_from_afar(field: _Field, added_ms: int) -> Cost:
+    """Drain over a network whose round trips take so much longer."""
+    async with (
+        farther(field.uri, added_ms / 1000) as uri,
+        AsyncMongoClient[dict[str, Any]](uri) as client,
+    ):
+        monque = Monque(client[field.db.name])
+        return await field.cost("ms added to a round trip", added_ms, monque=monque)
 
 
-async def _drain(db: Db, count: int, names: int, concurrency: int) -> float:
-    monque = Monque(db)
-    await monque.initialize()
-    numbers, all_done = itertools.count(1), asyncio.Event()
+async def _cost_of_processes(field: _Field, instances: int) -> Cost:
+    jobs = field.count * min(instances, 2)
+    await raw.fill(field.db["monque_jobs"], jobs)
+    before = field.meter.look()
+    seconds = await drain_with_workers(field.db, field.uri, jobs, instances)
+    server = field.meter.look().since(before).server_us_per(jobs)
+    return Cost("instances", instances, jobs / seconds, server, None)
 
-    async def do_nothing(_: Job[object]) -> None:
-        if next(numbers) == count:
-            all_done.set()
 
-    for number in range(names):
-        monque.worker(_name(number), do_nothing, concurrency=concurrency)
-    began = time.perf_counter()
-    await monque.start()
-    await all_done.wait()
-    await monque.stop()
-    return time.perf_counter() - began
+def _cost(dimension: str, size: int, jobs: int, spent: Spent) -> Cost:
+    server, client = spent.server_us_per(jobs), spent.client_us_per(jobs)
+    return Cost(dimension, size, jobs / spent.seconds, server, client)
 
 
 @asynccontextmanager
@@ -173,17 +181,18 @@ async def _idle_instances(db: Db, count: int) -> AsyncIterator[None]:
 async def _never(_: Job[object]) -> None: ...
 
 
-async def _life(db: Db, meter: Meter, count: int) -> tuple[float, float | None]:
+async def _life(field: _Field) -> tuple[float, float | None]:
     """Give the oplog's bytes of a job from insert to completion, and the insert's CPU."""
+    db, count = field.db, field.count
     oplog = db.client["local"]["oplog.rs"]
     (latest,) = await oplog.find({}, sort=[("$natural", -1)], limit=1).to_list()
     await raw.prepare(db["monque_jobs"])
     monque = Monque(db)
     await monque.initialize()
-    before = meter.server_cpu()
+    before = field.meter.look()
     await monque.enqueue_many(_name(0), [{"number": number} for number in range(count)])
-    insert = _microseconds(before, meter.server_cpu(), count)
-    await _drain(db, count, 1, _CONCURRENCY)
+    insert = field.meter.look().since(before).server_us_per(count)
+    await empty(monque, field.meter, count, _CONCURRENCY)
     sizes: list[dict[str, Any]] = [
         {"$match": {"ts": {"$gt": latest["ts"]}, "ns": f"{db.name}.monque_jobs"}},
         {"$group": {"_id": None, "bytes": {"$sum": {"$bsonSize": "$$ROOT"}}}},
@@ -202,10 +211,6 @@ async def _life(db: Db, meter: Meter, count: int) -> tuple[float, float | None]:
 
 def _name(number: int) -> str:
     return raw.NAME if number == 0 else f"{raw.NAME}-{number}"
-
-
-def _microseconds(before: float | None, after: float | None, jobs: int) -> float | None:
-    return None if before is None or after is None else (after - before) / jobs * 1e6
 
 
 def table(result: dict[str, Any]) -> str:

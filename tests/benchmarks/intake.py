@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from pymongo import UpdateOne
@@ -11,16 +13,17 @@ from pymongo import UpdateOne
 from monque_core import Monque
 from monque_core.store.indexes import KEYED
 from tests.benchmarks import raw
-from tests.benchmarks.measure import Reading
+from tests.benchmarks.measure import Reading, alternately
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from pymongo.asynchronous.database import AsyncDatabase
 
     Db = AsyncDatabase[dict[str, Any]]
 
 TASKS = 100
+_TURNS = 2
 
 
 async def measure(db: Db, singles: int, many: int) -> dict[str, Reading]:
@@ -29,31 +32,47 @@ async def measure(db: Db, singles: int, many: int) -> dict[str, Reading]:
     await monque.initialize()
     together = max(1, many // TASKS) * TASKS
 
-    async def rate(count: int, storing: Awaitable[object]) -> float:
+    async def rate(count: int, store: Callable[[], Awaitable[None]]) -> float:
         await raw.prepare(db["monque_jobs"])
         began = time.perf_counter()
-        await storing
+        await store()
         seconds = time.perf_counter() - began
         assert await db["monque_jobs"].count_documents({}) == count
         return count / seconds
 
-    alone = await rate(singles, _insert_singly(db, singles))
-    own_alone = await rate(singles, _enqueue_singly(monque, range(singles)))
-    keyed_alone = await rate(singles, _enqueue_singly(monque, range(singles), "keyed"))
+    async def reading(
+        count: int,
+        own: Callable[[], Awaitable[None]],
+        bare: Callable[[], Awaitable[None]],
+        naive: float | None = None,
+    ) -> Reading:
+        limits, rates = await alternately(
+            _TURNS, partial(rate, count, bare), partial(rate, count, own)
+        )
+        return Reading(median(rates), median(limits), naive)
+
+    alone = await reading(
+        singles,
+        partial(_enqueue_singly, monque, range(singles)),
+        partial(_insert_singly, db, singles),
+    )
+    keyed_alone = await rate(singles, partial(_enqueue_singly, monque, range(singles), "keyed"))
     return {
-        "enqueue, one by one": Reading(own_alone, alone),
-        f"enqueue, {TASKS} tasks at once": Reading(
-            await rate(together, _enqueue_from_tasks(monque, together)),
-            await rate(together, _insert_in_groups(db, together)),
-            own_alone,
+        "enqueue, one by one": alone,
+        f"enqueue, {TASKS} tasks at once": await reading(
+            together,
+            partial(_enqueue_from_tasks, monque, together),
+            partial(_insert_in_groups, db, together),
+            alone.monque,
         ),
-        f"enqueue with unique keys, {TASKS} tasks at once": Reading(
-            await rate(together, _enqueue_from_tasks(monque, together, "keyed")),
-            await rate(together, _upsert_in_groups(db, together)),
+        f"enqueue with unique keys, {TASKS} tasks at once": await reading(
+            together,
+            partial(_enqueue_from_tasks, monque, together, "keyed"),
+            partial(_upsert_in_groups, db, together),
             keyed_alone,
         ),
-        "enqueue_many": Reading(
-            await rate(many, _enqueue_many(monque, many)), await rate(many, _insert_many(db, many))
+        "enqueue_many": await reading(
+            many, partial(_enqueue_many, monque, many), partial(_insert_many, db, many)
         ),
     }
 
@@ -67,22 +86,22 @@ async def _insert_in_groups(db: Db, count: int) -> None:
     """Insert as many at once as there are tasks that wait."""
     for first in range(0, count, TASKS):
         numbers = range(first, first + TASKS)
-        await db["monque_jobs"].insert_many([raw.document({"number": n}) for n in numbers])
+        await db["monque_jobs"].insert_many(raw.documents({"number": n} for n in numbers))
 
 
 async def _upsert_in_groups(db: Db, count: int) -> None:
     for first in range(0, count, TASKS):
+        numbers = range(first, first + TASKS)
         requests = []
-        for number in range(first, first + TASKS):
-            key = f"key-{number}"
+        for document in raw.documents({"number": number} for number in numbers):
+            document["uniqueKey"] = key = f"key-{document['data']['number']}"
             keyed = {"name": raw.NAME, **KEYED, "uniqueKey": {"$eq": key, "$gt": ""}}
-            document = raw.document({"number": number}, uniqueKey=key)
             requests.append(UpdateOne(keyed, {"$setOnInsert": document}, upsert=True))
         await db["monque_jobs"].bulk_write(requests, ordered=False)
 
 
 async def _insert_many(db: Db, count: int) -> None:
-    await db["monque_jobs"].insert_many([raw.document({"number": n}) for n in range(count)])
+    await db["monque_jobs"].insert_many(raw.documents({"number": n} for n in range(count)))
 
 
 async def _enqueue_singly(monque: Monque, numbers: range, key: str | None = None) -> None:

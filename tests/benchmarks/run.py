@@ -9,6 +9,7 @@ import os
 import platform
 import sys
 import time
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,10 +27,12 @@ from tests.benchmarks import (
     memory,
     pickup,
     plots,
+    processes,
     reactive,
     settling,
 )
 from tests.benchmarks.measure import Measure
+from tests.benchmarks.meter import Meter
 
 if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
@@ -37,11 +40,28 @@ if TYPE_CHECKING:
     from tests.benchmarks.measure import Reading
 
 _RATE, _TIME, _PLANNING, _TIMES = "jobs/s", "ms", "docs/s", "×"
-_DIGITS = {_RATE: 0, _PLANNING: 0, "bytes": 0, _TIME: 1, _TIMES: 2, "commands/s": 3, "ms/s": 2}
-_IDLE_SECONDS = 60
+_CPU, _IDLE_CPU, _COMMANDS, _SIZE = "µs", "ms/s", "commands/s", "bytes"
+_DIGITS = {_TIME: 1, _CPU: 1, _TIMES: 2, _IDLE_CPU: 2, _COMMANDS: 3}
+_IDLE_SECONDS = 240
+"""What an instance does most seldom, it does every two minutes."""
 _SMALLEST_TO_WARM_UP = 0.1
 
 Line = tuple[str, str, "Reading"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """The server, and how much it is given to do."""
+
+    db: AsyncDatabase[dict[str, Any]]
+    uri: str
+    meter: Meter
+    scale: float
+    batch_size: int
+    """Of the limits that claim in batches."""
+
+    def scaled(self, count: int) -> int:
+        return max(10, round(count * self.scale))
 
 
 async def run(rounds: int, scale: float) -> dict[str, Any]:
@@ -49,14 +69,16 @@ async def run(rounds: int, scale: float) -> dict[str, Any]:
     measures: dict[str, Measure] = {}
     async with LocalMongo() as mongo, AsyncMongoClient[dict[str, Any]](mongo.uri) as client:
         server = await client.server_info()
-        db = client["monque_bench"]
+        db, meter = client["monque_bench"], Meter(mongo.nodes[0].pid)
+        batch_size = await drain.best_batch_size(db, meter, max(100, round(10_000 * scale)))
+        bench = _Bench(db, mongo.uri, meter, scale, batch_size)
         if scale >= _SMALLEST_TO_WARM_UP:
-            await _round(db, mongo.uri, scale / 10)
+            await _round(replace(bench, scale=scale / 20))
         for number in range(rounds):
             print(f"round {number + 1} of {rounds}", file=sys.stderr)
-            lines = await _round(db, mongo.uri, scale)
+            lines = await _round(bench)
             if number == rounds - 1:
-                lines += await _once(db, mongo.uri, scale)
+                lines += await _once(bench)
             for unit, name, reading in lines:
                 measures.setdefault(name, Measure(name, unit)).readings.append(reading)
     return {
@@ -70,42 +92,45 @@ async def run(rounds: int, scale: float) -> dict[str, Any]:
         },
         "rounds": rounds,
         "scale": scale,
+        "limit_batch_size": batch_size,
         "measures": [measure.summary() for measure in measures.values()],
     }
 
 
-async def _round(db: AsyncDatabase[dict[str, Any]], uri: str, scale: float) -> list[Line]:
-    def scaled(count: int) -> int:
-        return max(10, round(count * scale))
-
-    drained = await drain.measure(db, scaled(20_000))
-    drained |= await drain.measure_processes(db, uri, scaled(20_000))
-    settled = await settling.measure(db, scaled(3000))
+async def _round(bench: _Bench) -> list[Line]:
+    db, uri, scaled = bench.db, bench.uri, bench.scaled
+    drained, spent = await drain.measure(db, bench.meter, scaled(20_000), bench.batch_size)
+    drained |= await processes.measure(db, uri, scaled(20_000), bench.batch_size)
+    settled = await settling.measure(db, scaled(10_000), bench.batch_size)
     stored = await intake.measure(db, scaled(400), scaled(10_000))
     stored |= await asyncio.to_thread(blocking.measure, uri, db.name, scaled(400))
-    picked_up = await pickup.measure(db, uri, scaled(150))
+    picked_up = await pickup.measure(db, uri, scaled(200), scaled(400))
     planned = await reactive.measure_planning(db, scaled(20_000))
     reached = await reactive.measure_latency(db, scaled(1000))
     return [
-        *_lines(_RATE, drained | settled | stored),
+        *_lines(_RATE, drained),
+        *_lines(_CPU, spent),
+        *_lines(_RATE, settled | stored),
         *_lines(_TIME, picked_up),
         *_lines(_PLANNING, planned),
         *_lines(_TIME, reached),
     ]
 
 
-async def _once(db: AsyncDatabase[dict[str, Any]], uri: str, scale: float) -> list[Line]:
+async def _once(bench: _Bench) -> list[Line]:
     """Measure what takes long and hardly differs from round to round."""
-    claimed = await claiming.measure(db, scale, max(5, round(100 * scale)))
+    db, scale = bench.db, bench.scale
+    claimed = await claiming.measure(db, scale, bench.scaled(100))
     growth = {"claim, 1,000,000 jobs stored over 1,000": claiming.growth(claimed)}
-    sizes = await memory.measure(db, max(10, round(2000 * scale)))
-    commands, cpu = (await idling.measure(uri, db.name, _IDLE_SECONDS * min(1.0, scale))).items()
+    sizes = await memory.measure(db, bench.scaled(2000))
+    idle = await idling.measure(db, bench.uri, _IDLE_SECONDS * min(1.0, scale))
+    commands, cpu = idle.items()
     return [
         *_lines(_TIME, claimed),
         *_lines(_TIMES, growth),
-        *_lines("commands/s", dict([commands])),
-        *_lines("ms/s", dict([cpu])),
-        *_lines("bytes", sizes),
+        *_lines(_COMMANDS, dict([commands])),
+        *_lines(_IDLE_CPU, dict([cpu])),
+        *_lines(_SIZE, sizes),
     ]
 
 
@@ -116,15 +141,17 @@ def _lines(unit: str, readings: dict[str, Reading]) -> list[Line]:
 def table(result: dict[str, Any]) -> str:
     """Give the result as a Markdown table."""
     lines = [
-        "| measured | monque | limit | of the limit | naive | of the naive |",
-        "|---|---:|---:|---:|---:|---:|",
+        "| measured | monque | limit | of the limit | in single rounds | naive | of the naive |",
+        "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for measure in result["measures"]:
         of_limit, of_naive = measure["of_limit"], measure["of_naive"]
+        spread = measure["of_limit_spread"]
         cells = [
             measure["name"],
             *(_figure(measure[key], measure["unit"]) for key in ("monque", "limit")),
             "" if of_limit is None else f"{of_limit:.2f}",
+            "" if spread is None else f"{spread[0]:.2f} to {spread[1]:.2f}",
             _figure(measure["naive"], measure["unit"]),
             "" if of_naive is None else f"{of_naive:.1f} ×",
         ]
@@ -133,7 +160,7 @@ def table(result: dict[str, Any]) -> str:
 
 
 def _figure(value: float | None, unit: str) -> str:
-    return "" if value is None else f"{value:,.{_DIGITS[unit]}f} {unit}"
+    return "" if value is None else f"{value:,.{_DIGITS.get(unit, 0)}f} {unit}"
 
 
 def main() -> None:
