@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from bson import ObjectId
 from monque_core.options import Options
 from monque_core.store.store import Store
 from tests.benchmarks import raw
-from tests.benchmarks.measure import Reading
+from tests.benchmarks.measure import Reading, alternately
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -29,7 +30,9 @@ _WARM_UP = 5
 async def measure(db: Db, scale: float, times: int) -> dict[str, Reading]:
     """Claim a hundred jobs from collections of each size, again and again; milliseconds.
 
-    Half the jobs are due and half are completed, and what was claimed is put back each time.
+    Half the jobs are due and half are completed. None is put back, so that each claim comes after
+    the entries in the index that those before have left dead. What was claimed is deleted, and as
+    many become due behind the others, for the collection to stay as large as it is.
     """
     jobs = db["monque_jobs"]
     store = Store(db, Options.parse({}))
@@ -46,19 +49,18 @@ async def measure(db: Db, scale: float, times: int) -> dict[str, Reading]:
         began = time.perf_counter()
         assert await claim() == _BATCH_SIZE
         seconds = time.perf_counter() - began
-        await raw.release_all(jobs)
+        await jobs.delete_many({"status": "processing"})
+        await raw.add(jobs, _BATCH_SIZE)
         return seconds * 1000
 
     readings = {}
     for size in SIZES:
-        stored = max(4 * _BATCH_SIZE, round(size * scale))
-        await _fill(db, stored)
-        own, bare = [], []
-        for _ in range(times + _WARM_UP):
-            own.append(await milliseconds(own_claim))
-            bare.append(await milliseconds(bare_claim))
-        reading = Reading(median(own[_WARM_UP:]), median(bare[_WARM_UP:]))
-        readings[f"claim of {_BATCH_SIZE}, {size:,} jobs stored"] = reading
+        await _fill(db, max(4 * _BATCH_SIZE, round(size * scale)))
+        taken = await alternately(
+            times + _WARM_UP, partial(milliseconds, own_claim), partial(milliseconds, bare_claim)
+        )
+        own, bare = (median(each[_WARM_UP:]) for each in taken)
+        readings[f"claim of {_BATCH_SIZE}, {size:,} jobs stored"] = Reading(own, bare)
     return readings
 
 
