@@ -5,34 +5,59 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from contextlib import asynccontextmanager
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from monque_core import Monque
 from tests.benchmarks import raw
-from tests.benchmarks.measure import Reading, percentile
+from tests.benchmarks.measure import Reading, alternately, percentile
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from pymongo.asynchronous.database import AsyncDatabase
 
     from monque_core import Job
 
+    Db = AsyncDatabase[dict[str, Any]]
+
 SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
-_GAP_SECONDS = 0.025
+_GAP_SECONDS = 0.0125
+_BLOCKS = 4
 
 
-async def measure(db: AsyncDatabase[dict[str, Any]], uri: str, count: int) -> dict[str, Reading]:
-    """Send so many jobs one at a time, from here and from another process; milliseconds."""
-    bare = await _from_elsewhere_to_a_bare_stream(db, uri, count)
-    foreign = await _from_elsewhere(db, uri, count)
-    local = await _from_here(db, count)
+async def measure(db: Db, uri: str, here: int, elsewhere: int) -> dict[str, Reading]:
+    """Send so many jobs one at a time, from here and from another process; milliseconds.
+
+    By turns to an instance and to bare calls, a block of them each, so that both meet the same
+    machine.
+    """
+    block = -(-here // _BLOCKS)
+    bare_here, local = await alternately(
+        _BLOCKS, partial(_from_here_to_bare_calls, db, block), partial(_from_here, db, block)
+    )
+    block = -(-elsewhere // _BLOCKS)
+    async with _sender(db, uri) as sender:
+        bare_elsewhere, foreign = await alternately(
+            _BLOCKS,
+            partial(sender.to_a_bare_stream, block),
+            partial(sender.to_an_instance, block),
+        )
     return {
-        f"pick-up {origin} {label}": Reading(percentile(times, share), percentile(bare, share))
-        for origin, times in (("from here", local), ("from another process", foreign))
+        f"pick-up {origin} {label}": Reading(
+            percentile([*chain(*times)], share), percentile([*chain(*bare)], share)
+        )
+        for origin, times, bare in (
+            ("from here", local, bare_here),
+            ("from another process", foreign, bare_elsewhere),
+        )
         for label, share in SHARES.items()
     }
 
 
-async def _from_here(db: AsyncDatabase[dict[str, Any]], count: int) -> list[float]:
+async def _from_here(db: Db, count: int) -> list[float]:
     await raw.prepare(db["monque_jobs"])
     arrivals = _Arrivals(count)
     monque = arrivals.instance(db)
@@ -44,38 +69,65 @@ async def _from_here(db: AsyncDatabase[dict[str, Any]], count: int) -> list[floa
         return await arrivals.all()
 
 
-async def _from_elsewhere(db: AsyncDatabase[dict[str, Any]], uri: str, count: int) -> list[float]:
-    await raw.prepare(db["monque_jobs"])
-    arrivals = _Arrivals(count)
-    async with arrivals.instance(db):
-        await arrivals.connected.wait()
-        await _send_from_elsewhere(db, uri, count)
-        return await arrivals.all()
-
-
-async def _from_elsewhere_to_a_bare_stream(
-    db: AsyncDatabase[dict[str, Any]], uri: str, count: int
-) -> list[float]:
-    """Watch for inserts and claim each: what any pick-up has to wait for."""
+async def _from_here_to_bare_calls(db: Db, count: int) -> list[float]:
+    """Insert and claim: what any job has to wait for whose instance knows of it."""
     jobs = db["monque_jobs"]
     await raw.prepare(jobs)
-    times: list[float] = []
-    async with await jobs.watch([{"$match": {"operationType": "insert"}}]) as stream:
-        sending = asyncio.create_task(_send_from_elsewhere(db, uri, count))
-        while len(times) < count:
-            change = await stream.next()
-            job_id = change["documentKey"]["_id"]
-            claimed = await raw.claim_one(jobs, {"_id": job_id})
-            assert claimed is not None
-            times.append(_milliseconds_since(claimed["data"]["sent"]))
-        await sending
+    times = []
+    for _ in range(count):
+        await asyncio.sleep(_GAP_SECONDS)
+        document = raw.document({"sent": time.monotonic_ns()})
+        await jobs.insert_one(document)
+        times.append(await _claimed_after(jobs, document["_id"]))
     return times
 
 
-async def _send_from_elsewhere(db: AsyncDatabase[dict[str, Any]], uri: str, count: int) -> None:
-    arguments = ("-m", "tests.benchmarks.sender", uri, db.name, str(count), str(_GAP_SECONDS))
-    process = await asyncio.create_subprocess_exec(sys.executable, *arguments)
-    assert await process.wait() == 0
+class _Sender:
+    """Another process, which sends jobs when it is told to."""
+
+    def __init__(self, db: Db, process: asyncio.subprocess.Process) -> None:
+        self._db = db
+        self._process = process
+
+    async def to_an_instance(self, count: int) -> list[float]:
+        """Send to a Monque that is idle."""
+        await raw.prepare(self._db["monque_jobs"])
+        arrivals = _Arrivals(count)
+        async with arrivals.instance(self._db):
+            await arrivals.connected.wait()
+            self._send(count)
+            return await arrivals.all()
+
+    async def to_a_bare_stream(self, count: int) -> list[float]:
+        """Send to whom watches for inserts and claims each: what any pick-up has to wait for."""
+        jobs = self._db["monque_jobs"]
+        await raw.prepare(jobs)
+        times: list[float] = []
+        async with await jobs.watch([{"$match": {"operationType": "insert"}}]) as stream:
+            self._send(count)
+            while len(times) < count:
+                change = await stream.next()
+                times.append(await _claimed_after(jobs, change["documentKey"]["_id"]))
+        return times
+
+    def _send(self, count: int) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{count}\n".encode())
+
+
+@asynccontextmanager
+async def _sender(db: Db, uri: str) -> AsyncIterator[_Sender]:
+    arguments = ("-m", "tests.benchmarks.sender", uri, db.name, str(_GAP_SECONDS))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *arguments, stdin=asyncio.subprocess.PIPE
+    )
+    assert process.stdin is not None
+    try:
+        yield _Sender(db, process)
+    finally:
+        process.stdin.close()
+        code = await process.wait()
+    assert code == 0
 
 
 class _Arrivals:
@@ -87,7 +139,7 @@ class _Arrivals:
         self._complete = asyncio.Event()
         self.connected = asyncio.Event()
 
-    def instance(self, db: AsyncDatabase[dict[str, Any]]) -> Monque:
+    def instance(self, db: Db) -> Monque:
         """Give an instance whose jobs arrive here."""
         monque = Monque(db)
         monque.on("changestream:connected", lambda _: self.connected.set())
@@ -103,6 +155,12 @@ class _Arrivals:
         self._times.append(_milliseconds_since(job.data["sent"]))
         if len(self._times) == self._count:
             self._complete.set()
+
+
+async def _claimed_after(jobs: raw.Jobs, job_id: object) -> float:
+    claimed = await raw.claim_one(jobs, {"_id": job_id})
+    assert claimed is not None
+    return _milliseconds_since(claimed["data"]["sent"])
 
 
 def _milliseconds_since(monotonic_ns: int) -> float:

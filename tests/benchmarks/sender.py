@@ -11,15 +11,16 @@ from pymongo import MongoClient
 from tests.benchmarks import raw
 
 
-def main(uri: str, database: str, count: int, gap_seconds: float) -> None:
-    """Insert so many jobs, each with the time it was sent."""
+def main(uri: str, database: str, gap_seconds: float) -> None:
+    """Insert as many jobs as each line read says, each with the time it was sent."""
     with MongoClient[dict[str, Any]](uri) as client:
         jobs = client[database]["monque_jobs"]
         jobs.find_one()
-        for _ in range(count):
-            time.sleep(gap_seconds)
-            jobs.insert_one(raw.document({"sent": time.monotonic_ns()}))
+        for line in sys.stdin:
+            for _ in range(int(line)):
+                time.sleep(gap_seconds)
+                jobs.insert_one(raw.document({"sent": time.monotonic_ns()}))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))
+    main(sys.argv[1], sys.argv[2], float(sys.argv[3]))
