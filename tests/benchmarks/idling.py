@@ -1,8 +1,10 @@
-"""What an instance costs while there is nothing to do."""
+"""What an instance costs while there is nothing to do: `python -m tests.benchmarks.idling …`."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -17,6 +19,7 @@ from tests.benchmarks.measure import Reading
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pymongo.asynchronous.database import AsyncDatabase
     from pymongo.monitoring import (
         CommandFailedEvent,
         CommandStartedEvent,
@@ -25,17 +28,43 @@ if TYPE_CHECKING:
 
     from monque_core import Job
 
+    Db = AsyncDatabase[dict[str, Any]]
+
 _AWAIT_MS = 30_000
+_LONGEST_PRELUDE = 2.0
 
 
-async def measure(uri: str, database: str, seconds: float) -> dict[str, Reading]:
-    """Do nothing for so long: commands per second, and milliseconds of CPU per second."""
-    own, own_cpu = await _idle_instance(uri, database, seconds)
-    bare, bare_cpu = await _bare_stream(uri, database, seconds)
+async def measure(db: Db, uri: str, seconds: float) -> dict[str, Reading]:
+    """Do nothing for so long: commands per second, and milliseconds of CPU per second.
+
+    An instance and a bare stream wait at the same time, each in a process of its own.
+    """
+    await raw.prepare(db["monque_jobs"])
+    own, bare = await asyncio.gather(
+        *(_idle_elsewhere(uri, db.name, way, seconds) for way in ("monque", "stream"))
+    )
     return {
-        "idle, commands": Reading(own, bare),
-        "idle, CPU of the client": Reading(own_cpu, bare_cpu),
+        "idle, commands": Reading(own["commands"], bare["commands"]),
+        "idle, CPU of the client": Reading(own["cpu_ms"], bare["cpu_ms"]),
     }
+
+
+async def _idle_elsewhere(uri: str, database: str, way: str, seconds: float) -> dict[str, float]:
+    arguments = ("-m", "tests.benchmarks.idling", uri, database, way, str(seconds))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *arguments, stdout=asyncio.subprocess.PIPE
+    )
+    said, _ = await process.communicate()
+    assert process.returncode == 0
+    spent: dict[str, float] = json.loads(said)
+    return spent
+
+
+async def _main(uri: str, database: str, way: str, seconds: float) -> None:
+    commands = _Commands()
+    idle = _idle_instance if way == "monque" else _bare_stream
+    async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[commands]) as client:
+        print(json.dumps(await idle(client[database], commands, seconds)))
 
 
 class _Commands(CommandListener):
@@ -52,41 +81,38 @@ class _Commands(CommandListener):
     def failed(self, event: CommandFailedEvent) -> None: ...
 
 
-async def _idle_instance(uri: str, database: str, seconds: float) -> tuple[float, float]:
-    commands = _Commands()
-    async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[commands]) as client:
-        await raw.prepare(client[database]["monque_jobs"])
-        monque = Monque(client[database])
-        connected = asyncio.Event()
-        monque.on("changestream:connected", lambda _: connected.set())
+async def _idle_instance(db: Db, commands: _Commands, seconds: float) -> dict[str, float]:
+    monque = Monque(db)
+    connected = asyncio.Event()
+    monque.on("changestream:connected", lambda _: connected.set())
 
-        @monque.worker(raw.NAME)
-        async def never(_: Job[object]) -> None: ...
+    @monque.worker(raw.NAME)
+    async def never(_: Job[object]) -> None: ...
 
-        async with monque:
-            await connected.wait()
-            await asyncio.sleep(min(2.0, seconds))
-            return await _spent(seconds, commands.sent.total)
+    async with monque:
+        await connected.wait()
+        return await _spent(seconds, commands.sent.total)
 
 
-async def _bare_stream(uri: str, database: str, seconds: float) -> tuple[float, float]:
+async def _bare_stream(db: Db, commands: _Commands, seconds: float) -> dict[str, float]:
     """Wait for inserts: what any instance that is told of jobs has to do."""
-    commands = _Commands()
-    async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[commands]) as client:
-        jobs = client[database]["monque_jobs"]
-        inserts = [{"$match": {"operationType": "insert"}}]
-        async with await jobs.watch(inserts, max_await_time_ms=_AWAIT_MS) as stream:
-            reading = asyncio.create_task(stream.next())
-            await asyncio.sleep(min(2.0, seconds))
-            spent = await _spent(seconds, commands.sent.total)
-            reading.cancel()
-            await asyncio.wait([reading])
-            return spent
+    inserts = [{"$match": {"operationType": "insert"}}]
+    async with await db["monque_jobs"].watch(inserts, max_await_time_ms=_AWAIT_MS) as stream:
+        reading = asyncio.create_task(stream.next())
+        spent = await _spent(seconds, commands.sent.total)
+        reading.cancel()
+        await asyncio.wait([reading])
+        return spent
 
 
-async def _spent(seconds: float, sent: Callable[[], int]) -> tuple[float, float]:
+async def _spent(seconds: float, sent: Callable[[], int]) -> dict[str, float]:
+    await asyncio.sleep(min(_LONGEST_PRELUDE, seconds))
     sent_before, cpu_before, began = sent(), time.process_time(), time.monotonic()
     await asyncio.sleep(seconds)
     passed = time.monotonic() - began
     cpu = time.process_time() - cpu_before
-    return (sent() - sent_before) / passed, cpu * 1000 / passed
+    return {"commands": (sent() - sent_before) / passed, "cpu_ms": cpu * 1000 / passed}
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4])))
