@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Db = AsyncDatabase[dict[str, Any]]
 
 _AWAIT_MS = 30_000
-_LONGEST_PRELUDE = 2.0
+_PRELUDE_SHARE = 1 / 60
 
 
 async def measure(db: Db, uri: str, seconds: float) -> dict[str, Reading]:
@@ -106,7 +106,7 @@ async def _bare_stream(db: Db, commands: _Commands, seconds: float) -> dict[str,
 
 
 async def _spent(seconds: float, sent: Callable[[], int]) -> dict[str, float]:
-    await asyncio.sleep(min(_LONGEST_PRELUDE, seconds))
+    await asyncio.sleep(seconds * _PRELUDE_SHARE)
     sent_before, cpu_before, began = sent(), time.process_time(), time.monotonic()
     await asyncio.sleep(seconds)
     passed = time.monotonic() - began

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Db = AsyncDatabase[dict[str, Any]]
 
 SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
-_GAP_SECONDS = 0.0125
+_GAP_SECONDS = 0.01
 _BLOCKS = 4
 
 

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 _RATE, _TIME, _PLANNING, _TIMES = "jobs/s", "ms", "docs/s", "×"
 _CPU, _IDLE_CPU, _COMMANDS, _SIZE = "µs", "ms/s", "commands/s", "bytes"
 _DIGITS = {_TIME: 1, _CPU: 1, _TIMES: 2, _IDLE_CPU: 2, _COMMANDS: 3}
-_IDLE_SECONDS = 240
-"""What an instance does most seldom, it does every two minutes."""
+_IDLE_SECONDS = 120
+"""As long as the longest of an instance's periods, and twice or four times the others."""
 _SMALLEST_TO_WARM_UP = 0.1
 
 Line = tuple[str, str, "Reading"]
@@ -70,7 +70,7 @@ async def run(rounds: int, scale: float) -> dict[str, Any]:
     async with LocalMongo() as mongo, AsyncMongoClient[dict[str, Any]](mongo.uri) as client:
         server = await client.server_info()
         db, meter = client["monque_bench"], Meter(mongo.nodes[0].pid)
-        batch_size = await drain.best_batch_size(db, meter, max(100, round(10_000 * scale)))
+        batch_size = await drain.best_batch_size(db, meter, max(100, round(20_000 * scale)))
         bench = _Bench(db, mongo.uri, meter, scale, batch_size)
         if scale >= _SMALLEST_TO_WARM_UP:
             await _round(replace(bench, scale=scale / 20))
@@ -102,11 +102,11 @@ async def _round(bench: _Bench) -> list[Line]:
     drained, spent = await drain.measure(db, bench.meter, scaled(20_000), bench.batch_size)
     drained |= await processes.measure(db, uri, scaled(20_000), bench.batch_size)
     settled = await settling.measure(db, scaled(10_000), bench.batch_size)
-    stored = await intake.measure(db, scaled(400), scaled(10_000))
+    stored = await intake.measure(db, scaled(200), scaled(10_000))
     stored |= await asyncio.to_thread(blocking.measure, uri, db.name, scaled(400))
     picked_up = await pickup.measure(db, uri, scaled(200), scaled(400))
-    planned = await reactive.measure_planning(db, scaled(20_000))
-    reached = await reactive.measure_latency(db, scaled(1000))
+    planned = await reactive.measure_planning(db, scaled(10_000))
+    reached = await reactive.measure_latency(db, scaled(600))
     return [
         *_lines(_RATE, drained),
         *_lines(_CPU, spent),
@@ -120,7 +120,7 @@ async def _round(bench: _Bench) -> list[Line]:
 async def _once(bench: _Bench) -> list[Line]:
     """Measure what takes long and hardly differs from round to round."""
     db, scale = bench.db, bench.scale
-    claimed = await claiming.measure(db, scale, bench.scaled(100))
+    claimed = await claiming.measure(db, scale, bench.scaled(60))
     growth = {"claim, 1,000,000 jobs stored over 1,000": claiming.growth(claimed)}
     sizes = await memory.measure(db, bench.scaled(2000))
     idle = await idling.measure(db, bench.uri, _IDLE_SECONDS * min(1.0, scale))
