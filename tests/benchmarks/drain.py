@@ -25,32 +25,33 @@ if TYPE_CHECKING:
     Readings = dict[str, Reading]
 
 CONCURRENCIES = (5, 20, 100)
-_TURNS = 2
 _NAIVE_SHARE = 8
 _THREAD_SHARE = 4
 _CPU_CONCURRENCY = 20
 
 
-async def best_batch_size(db: Db, meter: Meter, count: int) -> int:
+async def best_batch_size(db: Db, meter: Meter, count: int, turns: int) -> int:
     """Tell in batches of which size the bare calls drain the most."""
     taken = await alternately(
-        _TURNS, *(partial(_limit, db, meter, count, size) for size in raw.BATCH_SIZES)
+        turns, *(partial(_limit, db, meter, count, size) for size in raw.BATCH_SIZES)
     )
     rates = [median(count / spent.seconds for spent in each) for each in taken]
     return raw.BATCH_SIZES[rates.index(max(rates))]
 
 
-async def measure(db: Db, meter: Meter, count: int, batch_size: int) -> tuple[Readings, Readings]:
+async def measure(
+    db: Db, meter: Meter, count: int, batch_size: int, turns: int
+) -> tuple[Readings, Readings]:
     """Drain so many jobs in each way, by turns: jobs per second, and CPU per job in µs."""
     naive = await _naive(db, meter, max(1, count // _NAIVE_SHARE))
-    rates, cpu = await _measure_coroutines(db, meter, count, batch_size, naive)
+    rates, cpu = await _measure_coroutines(db, meter, count, batch_size, turns, naive)
     in_threads = max(1, count // _THREAD_SHARE)
-    rates |= await _measure_threads(db, meter, in_threads, batch_size, naive)
+    rates |= await _measure_threads(db, meter, in_threads, batch_size, turns, naive)
     return rates, cpu
 
 
 async def _measure_coroutines(
-    db: Db, meter: Meter, count: int, batch_size: int, naive: float
+    db: Db, meter: Meter, count: int, batch_size: int, turns: int, naive: float
 ) -> tuple[Readings, Readings]:
     limit = partial(_limit, db, meter, count, batch_size)
     ways = [
@@ -58,7 +59,7 @@ async def _measure_coroutines(
         for concurrency in CONCURRENCIES
         for way in (limit, partial(_drain, db, meter, count, concurrency))
     ]
-    taken = await alternately(_TURNS, *ways)
+    taken = await alternately(turns, *ways)
     # The same calls whatever the concurrency, so that all of a round are one limit.
     limits = [spent for each in taken[0::2] for spent in each]
     own = dict(zip(CONCURRENCIES, taken[1::2], strict=True))
@@ -72,12 +73,12 @@ async def _measure_coroutines(
 
 
 async def _measure_threads(
-    db: Db, meter: Meter, count: int, batch_size: int, naive: float
+    db: Db, meter: Meter, count: int, batch_size: int, turns: int, naive: float
 ) -> Readings:
     readings = {}
     for concurrency in CONCURRENCIES:
         limits, own = await alternately(
-            _TURNS,
+            turns,
             partial(_limit_in_threads, db, meter, count, batch_size, concurrency),
             partial(_drain, db, meter, count, concurrency, threads=True),
         )

@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     Db = AsyncDatabase[dict[str, Any]]
 
 TASKS = 100
-_TURNS = 2
 
 
-async def measure(db: Db, singles: int, many: int) -> dict[str, Reading]:
+async def measure(db: Db, singles: int, many: int, turns: int) -> dict[str, Reading]:
     """Store so many jobs in each way; rates in jobs per second."""
     monque = Monque(db)
     await monque.initialize()
@@ -47,7 +46,7 @@ async def measure(db: Db, singles: int, many: int) -> dict[str, Reading]:
         naive: float | None = None,
     ) -> Reading:
         limits, rates = await alternately(
-            _TURNS, partial(rate, count, bare), partial(rate, count, own)
+            turns, partial(rate, count, bare), partial(rate, count, own)
         )
         return Reading(median(rates), median(limits), naive)
 

@@ -25,23 +25,22 @@ if TYPE_CHECKING:
 
 SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 _GAP_SECONDS = 0.01
-_BLOCKS = 4
 
 
-async def measure(db: Db, uri: str, here: int, elsewhere: int) -> dict[str, Reading]:
+async def measure(db: Db, uri: str, here: int, elsewhere: int, blocks: int) -> dict[str, Reading]:
     """Send so many jobs one at a time, from here and from another process; milliseconds.
 
     By turns to an instance and to bare calls, a block of them each, so that both meet the same
     machine.
     """
-    block = -(-here // _BLOCKS)
+    block = -(-here // blocks)
     bare_here, local = await alternately(
-        _BLOCKS, partial(_from_here_to_bare_calls, db, block), partial(_from_here, db, block)
+        blocks, partial(_from_here_to_bare_calls, db, block), partial(_from_here, db, block)
     )
-    block = -(-elsewhere // _BLOCKS)
+    block = -(-elsewhere // blocks)
     async with _sender(db, uri) as sender:
         bare_elsewhere, foreign = await alternately(
-            _BLOCKS,
+            blocks,
             partial(sender.to_a_bare_stream, block),
             partial(sender.to_an_instance, block),
         )

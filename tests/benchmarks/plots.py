@@ -33,7 +33,10 @@ def _drain(axes: Axes, measures: dict[str, Any]) -> None:
     labels = [
         name.removeprefix("drain, ").replace(" handlers", "").replace(", ", ",\n") for name in names
     ]
-    labels = [label.replace("concurrency ", "at ") for label in labels]
+    labels = [
+        label.replace("concurrency ", "at ").replace("two processes", "two\nprocesses")
+        for label in labels
+    ]
     _bars(axes, labels, [measures[name] for name in names])
     axes.set_ylabel("jobs per second")
     axes.set_title("No-op jobs drained, by kind of handler and concurrency")

@@ -7,12 +7,10 @@ import signal
 import sys
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
-from functools import partial
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from tests.benchmarks import gate, raw
-from tests.benchmarks.measure import Reading, alternately
+from tests.benchmarks.measure import Reading
 from tests.benchmarks.workshop import CONCURRENCY
 from tests.support.pages import ROOT
 
@@ -52,14 +50,10 @@ async def measure(db: Db, uri: str, count: int, batch_size: int) -> dict[str, Re
         return count / await drain_with_workers(db, uri, count, _PROCESSES, handlers)
 
     naive = await by_bare_calls("naive", max(1, count // _NAIVE_SHARE))
-    taken = await alternately(
-        1,
-        partial(by_bare_calls, "limit", count),
-        partial(by_monque, "coroutines"),
-        partial(by_monque, "threads"),
-        partial(by_bare_calls, "limit in threads", count),
-    )
-    limit, own, own_in_threads, limit_in_threads = map(median, taken)
+    limit = await by_bare_calls("limit", count)
+    own = await by_monque("coroutines")
+    own_in_threads = await by_monque("threads")
+    limit_in_threads = await by_bare_calls("limit in threads", count)
     return {
         f"drain, two processes, concurrency {CONCURRENCY}": Reading(own, limit, naive),
         f"drain, two processes, thread handlers, concurrency {CONCURRENCY}": Reading(

@@ -23,24 +23,23 @@ if TYPE_CHECKING:
     Db = AsyncDatabase[dict[str, Any]]
 
 SHARES = {"p50": 0.5, "p99": 0.99}
-_TURNS = 2
 _CHANGES_PER_SECOND = 200
 _BATCH_SIZE = 1000
 _HOURS_AWAY = 3600.0
 _TASK = "plan"
 
 
-async def measure_planning(db: Db, count: int) -> dict[str, Reading]:
+async def measure_planning(db: Db, count: int, turns: int) -> dict[str, Reading]:
     """Change so many documents at once, and plan them all; documents per second."""
-    bare, own = await alternately(_TURNS, partial(_merge, db, count), partial(_plan, db, count))
+    bare, own = await alternately(turns, partial(_merge, db, count), partial(_plan, db, count))
     return {"reactive planning of a burst": Reading(count / median(own), count / median(bare))}
 
 
-async def measure_latency(db: Db, count: int) -> dict[str, Reading]:
+async def measure_latency(db: Db, count: int, turns: int) -> dict[str, Reading]:
     """Insert at a steady rate, and wait for each handler; milliseconds."""
-    block = -(-count // _TURNS)
+    block = -(-count // turns)
     bare, own = await alternately(
-        _TURNS, partial(_bare_stream, db, block), partial(_handler, db, block)
+        turns, partial(_bare_stream, db, block), partial(_handler, db, block)
     )
     return {
         f"reactive change to handler {label}": Reading(

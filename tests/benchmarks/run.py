@@ -28,6 +28,7 @@ from tests.benchmarks import (
     pickup,
     plots,
     processes,
+    raw,
     reactive,
     settling,
 )
@@ -44,7 +45,7 @@ _CPU, _IDLE_CPU, _COMMANDS, _SIZE = "µs", "ms/s", "commands/s", "bytes"
 _DIGITS = {_TIME: 1, _CPU: 1, _TIMES: 2, _IDLE_CPU: 2, _COMMANDS: 3}
 _IDLE_SECONDS = 120
 """As long as the longest of an instance's periods, and twice or four times the others."""
-_SMALLEST_TO_WARM_UP = 0.1
+_SMALLEST_TO_TAKE_SERIOUSLY = 0.1
 
 Line = tuple[str, str, "Reading"]
 
@@ -57,8 +58,18 @@ class _Bench:
     uri: str
     meter: Meter
     scale: float
-    batch_size: int
+    batch_size: int = raw.BATCH_SIZES[0]
     """Of the limits that claim in batches."""
+
+    @property
+    def is_serious(self) -> bool:
+        """Tell whether it is more than a trial, or warming up."""
+        return self.scale >= _SMALLEST_TO_TAKE_SERIOUSLY
+
+    @property
+    def turns(self) -> int:
+        """Give how often each way is tried in a round, where it is tried by turns."""
+        return 2 if self.is_serious else 1
 
     def scaled(self, count: int) -> int:
         return max(10, round(count * self.scale))
@@ -70,9 +81,11 @@ async def run(rounds: int, scale: float) -> dict[str, Any]:
     async with LocalMongo() as mongo, AsyncMongoClient[dict[str, Any]](mongo.uri) as client:
         server = await client.server_info()
         db, meter = client["monque_bench"], Meter(mongo.nodes[0].pid)
-        batch_size = await drain.best_batch_size(db, meter, max(100, round(20_000 * scale)))
-        bench = _Bench(db, mongo.uri, meter, scale, batch_size)
-        if scale >= _SMALLEST_TO_WARM_UP:
+        bench = _Bench(db, mongo.uri, meter, scale)
+        count = bench.scaled(20_000)
+        batch_size = await drain.best_batch_size(db, meter, count, bench.turns)
+        bench = replace(bench, batch_size=batch_size)
+        if bench.is_serious:
             await _round(replace(bench, scale=scale / 20))
         for number in range(rounds):
             print(f"round {number + 1} of {rounds}", file=sys.stderr)
@@ -98,15 +111,15 @@ async def run(rounds: int, scale: float) -> dict[str, Any]:
 
 
 async def _round(bench: _Bench) -> list[Line]:
-    db, uri, scaled = bench.db, bench.uri, bench.scaled
-    drained, spent = await drain.measure(db, bench.meter, scaled(20_000), bench.batch_size)
+    db, uri, scaled, turns = bench.db, bench.uri, bench.scaled, bench.turns
+    drained, spent = await drain.measure(db, bench.meter, scaled(20_000), bench.batch_size, turns)
     drained |= await processes.measure(db, uri, scaled(20_000), bench.batch_size)
     settled = await settling.measure(db, scaled(10_000), bench.batch_size)
-    stored = await intake.measure(db, scaled(200), scaled(10_000))
+    stored = await intake.measure(db, scaled(200), scaled(10_000), turns)
     stored |= await asyncio.to_thread(blocking.measure, uri, db.name, scaled(400))
-    picked_up = await pickup.measure(db, uri, scaled(200), scaled(400))
-    planned = await reactive.measure_planning(db, scaled(10_000))
-    reached = await reactive.measure_latency(db, scaled(600))
+    picked_up = await pickup.measure(db, uri, scaled(200), scaled(400), 2 * turns)
+    planned = await reactive.measure_planning(db, scaled(10_000), turns)
+    reached = await reactive.measure_latency(db, scaled(600), turns)
     return [
         *_lines(_RATE, drained),
         *_lines(_CPU, spent),

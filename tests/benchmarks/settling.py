@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from functools import partial
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from monque_core import Monque
 from tests.benchmarks import raw
-from tests.benchmarks.measure import Reading, alternately
+from tests.benchmarks.measure import Reading
 
 if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
@@ -28,14 +26,10 @@ async def measure(db: Db, count: int, batch_size: int) -> dict[str, Reading]:
     """Run so many jobs that fail, and so many that recur; rates in jobs per second."""
     few = max(1, count // _NAIVE_SHARE)
     naive = few / await _bare_seconds(db, few, None)
-    # The limit of both goes between them.
-    taken = await alternately(
-        1,
-        partial(_seconds, db, count, fails=True),
-        partial(_bare_seconds, db, count, batch_size),
-        partial(_seconds, db, count, fails=False),
-    )
-    failing, limit, recurring = (count / median(each) for each in taken)
+    failing = count / await _seconds(db, count, fails=True)
+    # Between the two whose limit it is.
+    limit = count / await _bare_seconds(db, count, batch_size)
+    recurring = count / await _seconds(db, count, fails=False)
     return {
         "settle failures": Reading(failing, limit, naive),
         "settle recurring jobs": Reading(recurring, limit, naive),
