@@ -117,21 +117,25 @@ class Listener(Loop):
         while True:
             await self._dispatcher.idleness.wait()
             change = await stream.next()
-            if change is not None:
-                self._take(change)
+            if change is not None and self._take(change):
+                # Asked for more at once, the server would be at it while it is to claim.
+                await self._dispatcher.until_looked()
 
     def _see_changes(self, *, connected: bool) -> None:
         """Poll seldom or often, and look at once: only a look shows what no stream told of."""
         self._polling.sees_changes = connected
         self._dispatcher.replan()
 
-    def _take(self, change: Change) -> None:
+    def _take(self, change: Change) -> bool:
+        """Hint at a change, and tell whether something is due by it."""
         if change.is_insert and change.job_id in self._own:
             del self._own[change.job_id]
-        elif change.due_at <= self._clock.now():
-            self._wakeups.hint(change.name, 1)
-        else:
+            return False
+        if change.due_at > self._clock.now():
             self._wakeups.hint_at(change.name, change.due_at)
+            return False
+        self._wakeups.hint(change.name, 1)
+        return True
 
     def _disconnect(self) -> None:
         if self._is_connected:
