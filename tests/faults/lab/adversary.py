@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
-import bson
-from bson import ObjectId
-from pymongo.errors import PyMongoError
+from pymongo.errors import OperationFailure, PyMongoError
 
 from monque_core import MonqueError
+from tests.faults.lab.disturbances import EVERYBODY, THE_QUEUE
+from tests.faults.lab.effect import Effect
+from tests.faults.lab.garbage import garbage
 from tests.faults.lab.recorder import true_time
 
 if TYPE_CHECKING:
@@ -25,12 +26,18 @@ if TYPE_CHECKING:
     from monque_core import LocalMongo, Monque
     from monque_core.local.node import Node
     from tests.faults.lab.fleet import Fleet, Member
+    from tests.faults.lab.network import Network
     from tests.faults.lab.recorder import Recorder
 
 _AT_ONCE = 3
 _STOPS_MIDWAY = 0.2
 _PROBE_GAP = 0.25
-_LARGEST_DOCUMENT = 16 << 20
+_PICKED_UP_SECONDS = 10.0
+_LOOK_GAP = 0.05
+_INDEX_NOT_FOUND = 27
+_ONE_IN = 5
+"""How seldom a producer is killed or frozen instead of a worker."""
+_NETWORKS_ONE_IN = 2.5
 _DROPPABLE = ("monque_py_claim", "monque_py_processing", "monque_py_name", "monque_py_recurring")
 
 
@@ -58,7 +65,7 @@ class Adversary:
         self._outage = outage
         self._monque = monque
         self._database = asyncio.Lock()
-        self.kinds: dict[str, Callable[[], Awaitable[None]]] = {
+        self.kinds: dict[str, Callable[[Effect], Awaitable[None]]] = {
             "kill": self._kill,
             "freeze": self._freeze,
             "stop": self._stop,
@@ -109,161 +116,188 @@ class Adversary:
 
     async def do(self, kind: str, *, stop_midway: bool = False) -> None:
         """Do harm of one kind, and put it right; tell a worker to stop meanwhile if asked to."""
-        stopping = asyncio.create_task(self._stop_soon()) if stop_midway else None
-        await self.kinds[kind]()
+        effect = Effect()
+        stopping = asyncio.create_task(self._stop_during(kind, effect)) if stop_midway else None
+        await self.kinds[kind](effect)
+        effect.end()
         if stopping is not None:
             await stopping
 
-    async def _stop_soon(self) -> None:
-        """Tell a worker to stop, one that a fault is at work on if there is any."""
-        await asyncio.sleep(self._random.uniform(0.1, 0.8))
-        workers = [member for member in self._fleet.workers if member.is_alive]
-        hit = [member for member in workers if member.is_busy]
-        if workers:
-            await self._fleet.stop(self._random.choice(hit or workers))
+    async def _stop_during(self, kind: str, effect: Effect) -> None:
+        """Tell a worker to stop while a fault is on, the one that it is at work on if any."""
+        if not await effect.until_on():
+            return
+        await asyncio.sleep(self._random.uniform(0, effect.shortest / 2))
+        victim = effect.victim
+        if victim is None or victim not in self._fleet.workers:
+            workers = [member for member in self._fleet.workers if member.is_fit]
+            if not workers:
+                return
+            victim = self._random.choice(workers)
+        await self._fleet.stop(victim, during=kind)
 
     async def _watch_database(self) -> None:
         """Write down when the database was slow or away for reasons of its own."""
         while True:
             began = true_time()
             try:
-                async with asyncio.timeout(self._heartbeat / 2):
+                async with asyncio.timeout(self._heartbeat / 4):
                     await self._probe()
             except (PyMongoError, TimeoutError):
                 await self._wait_for_database()
-                self._recorder.note("fault", kind="slow database", target="*", began=began)
+                self._note("slow database", EVERYBODY, began)
+            # The networks of the others go through this process, too.
+            began = true_time()
             await asyncio.sleep(_PROBE_GAP)
+            if (true_time() - began) / 1e9 > _PROBE_GAP + self._heartbeat / 10:
+                self._note("starved", EVERYBODY, began)
 
-    async def _kill(self) -> None:
-        async with self._victim() as member:
+    async def _kill(self, effect: Effect) -> None:
+        async with self._victim(_ONE_IN) as member:
             if member is not None:
                 self._recorder.note("fault", kind="kill", target=member.name, for_ever=True)
                 member.signal(signal.SIGKILL)
+                effect.begin(shortest=self._heartbeat)
 
-    async def _freeze(self) -> None:
-        async with self._victim() as member:
+    async def _freeze(self, effect: Effect) -> None:
+        async with self._victim(_ONE_IN) as member:
             if member is None:
                 return
+            seconds = self._heartbeat * self._random.uniform(4, 6)
             async with self._fault("freeze", member.name):
                 member.signal(signal.SIGSTOP)
-                await asyncio.sleep(self._heartbeat * self._random.uniform(4, 6))
+                effect.begin(seconds, member)
+                await asyncio.sleep(seconds)
                 member.signal(signal.SIGCONT)
 
-    async def _stop(self) -> None:
+    async def _stop(self, effect: Effect) -> None:
         async with self._victim() as member:
             if member is not None:
+                effect.begin(shortest=0)
                 await self._fleet.stop(member)
 
-    async def _cut(self) -> None:
-        async with self._victim(with_producers=True) as member:
-            if member is None or member.network is None:
-                return
-            async with self._fault("cut", member.name):
-                member.network.cut()
-                await asyncio.sleep(self._random.uniform(0.1, 4) * self._heartbeat)
-                member.network.heal()
+    async def _cut(self, effect: Effect) -> None:
+        seconds = self._random.uniform(0.1, 4) * self._heartbeat
+        async with self._network_fault("cut", seconds, effect) as network:
+            if network is not None:
+                network.cut()
 
-    async def _slow(self) -> None:
-        async with self._victim(with_producers=True) as member:
-            if member is None or member.network is None:
-                return
-            async with self._fault("slow", member.name):
-                member.network.slow(self._random.uniform(0.02, 0.5))
-                await asyncio.sleep(self._random.uniform(1, 3) * self._heartbeat)
-                member.network.heal()
+    async def _slow(self, effect: Effect) -> None:
+        seconds = self._random.uniform(1, 3) * self._heartbeat
+        async with self._network_fault("slow", seconds, effect) as network:
+            if network is not None:
+                network.slow(self._random.uniform(0.02, 0.5))
 
-    async def _half_open(self) -> None:
-        async with self._victim(with_producers=True) as member:
-            if member is None or member.network is None:
-                return
-            async with self._fault("half-open", member.name):
-                member.network.stall()
-                await asyncio.sleep(self._random.uniform(1, 5) * self._heartbeat)
-                member.network.heal(forget=self._random.random() < 0.5)
+    async def _half_open(self, effect: Effect) -> None:
+        seconds = self._random.uniform(1, 5) * self._heartbeat
+        forget = self._random.random() < 0.5
+        async with self._network_fault("half-open", seconds, effect, forget=forget) as network:
+            if network is not None:
+                network.stall()
 
-    async def _kill_primary(self) -> None:
+    async def _kill_primary(self, effect: Effect) -> None:
         async with self._database_fault("kill primary") as primary:
             if primary is not None:
                 await asyncio.to_thread(primary.kill)
-                await asyncio.sleep(self._random.uniform(0.5, 3))
+                seconds = self._random.uniform(0.5, 3)
+                effect.begin(seconds)
+                await asyncio.sleep(seconds)
                 await asyncio.to_thread(primary.start)
 
-    async def _restart_primary(self) -> None:
+    async def _restart_primary(self, effect: Effect) -> None:
         async with self._database_fault("restart primary") as primary:
             if primary is not None:
+                effect.begin(shortest=0.5)
                 await asyncio.to_thread(primary.stop)
                 await asyncio.to_thread(primary.start)
 
-    async def _freeze_primary(self) -> None:
+    async def _freeze_primary(self, effect: Effect) -> None:
         async with self._database_fault("freeze primary") as primary:
             if primary is not None:
                 await asyncio.to_thread(primary.suspend)
-                await asyncio.sleep(self._random.uniform(0.5, 4))
+                seconds = self._random.uniform(0.5, 4)
+                effect.begin(seconds)
+                await asyncio.sleep(seconds)
                 await asyncio.to_thread(primary.resume)
 
-    async def _step_down(self) -> None:
+    async def _step_down(self, effect: Effect) -> None:
         async with self._database_fault("step down") as primary:
             if primary is not None:
+                effect.begin(shortest=0.2)
                 with suppress(PyMongoError):
                     await self._db.client.admin.command(
                         "replSetStepDown", 3, secondaryCatchUpPeriodSecs=2
                     )
 
-    async def _all_down(self) -> None:
+    async def _all_down(self, effect: Effect) -> None:
         async with self._database_fault("all down"):
             nodes = self._mongo.nodes
             await asyncio.gather(*(asyncio.to_thread(node.kill) for node in nodes))
+            effect.begin(self._outage)
             await asyncio.sleep(self._outage)
             await asyncio.gather(*(asyncio.to_thread(node.start) for node in nodes))
 
-    async def _block_a_loop(self) -> None:
-        await self._enqueue("rude")
+    async def _block_a_loop(self, effect: Effect) -> None:
+        job = await self._enqueue("rude")
+        member = None if job is None else await self._who_runs(job)
+        if member is not None:
+            effect.begin(4 * self._heartbeat, member)
 
-    async def _poison(self) -> None:
-        await self._enqueue("poison")
+    async def _poison(self, effect: Effect) -> None:
+        job = await self._enqueue("poison")
+        if job is not None and await self._who_runs(job) is not None:
+            # One is dead, and what it had claimed waits for the others to notice.
+            effect.begin(self._heartbeat)
 
-    async def _garbage(self) -> None:
-        long_ago = datetime.now(UTC) - timedelta(days=1)
-        job = {
-            "name": "quick",
-            "data": {},
-            "status": "pending",
-            "nextRunAt": long_ago,
-            "failCount": 0,
-            "createdAt": long_ago,
-            "updatedAt": long_ago,
-        }
-        claimed = {**job, "status": "processing"}
-        documents: list[dict[str, Any]] = [
-            {"hello": "world"},
-            {**job, "failCount": "many", "unreadable": True},
-            {**job, "createdAt": "2020-01-01", "unreadable": True},
-            {**job, "timeoutMs": {"a": 1}, "unreadable": True},
-            {**job, "name": ["quick"], "unreadable": True},
-            {**job, "nextRunAt": "2020-01-01"},
-            {**job, "status": 7},
-            {**claimed, "failCount": -1, "unreadable": True},
-            {**claimed, "lockedAt": "2020-01-01", "claims": 1.5, "unreadable": True},
-            # With no room for a claim.
-            {**job, "data": {"filling": ""}, "unreadable": True},
-        ]
-        for document in documents:
-            document |= {"_id": ObjectId(), "garbage": True}
-        documents[-1]["data"]["filling"] = "x" * (_LARGEST_DOCUMENT - _size(documents[-1]) - 50)
-        with suppress(PyMongoError):
-            await self._db.monque_jobs.insert_many(self._random.sample(documents, 4))
+    async def _garbage(self, effect: Effect) -> None:
+        documents = self._random.sample(garbage(), 4)
+        if await self._do_to_the_queue("garbage", self._db.monque_jobs.insert_many(documents)):
+            effect.begin(shortest=0.1)
 
-    async def _drop_indexes(self) -> None:
-        with suppress(PyMongoError):
-            await self._db.monque_jobs.drop_index(self._random.choice(_DROPPABLE))
+    async def _drop_indexes(self, effect: Effect) -> None:
+        names = self._random.sample(_DROPPABLE, len(_DROPPABLE))
+        for name in names:
+            dropping = self._db.monque_jobs.drop_index(name)
+            if await self._do_to_the_queue("drop indexes", dropping):
+                effect.begin(self._heartbeat)
+                return
 
-    async def _enqueue(self, name: str) -> None:
-        with suppress(PyMongoError, MonqueError):
-            await self._monque.enqueue(name, {}, max_retries=2)
+    async def _do_to_the_queue(self, kind: str, doing: Awaitable[object]) -> bool:
+        """Write down what is done to the queue, or that MongoDB was not there to do it."""
+        try:
+            await doing
+        except (PyMongoError, MonqueError) as error:
+            is_gone = isinstance(error, OperationFailure) and error.code == _INDEX_NOT_FOUND
+            if not is_gone:
+                self._recorder.note("spared", kind=kind, text=str(error)[:300])
+            return False
+        self._note(kind, THE_QUEUE, true_time())
+        return True
+
+    async def _enqueue(self, name: str) -> str | None:
+        """Store a job that does harm to who runs it."""
+        try:
+            return str((await self._monque.enqueue(name, {}, max_retries=2)).id)
+        except (PyMongoError, MonqueError) as error:
+            self._recorder.note("spared", kind=name, text=str(error)[:300])
+            return None
+
+    async def _who_runs(self, job: str) -> Member | None:
+        """Wait until a worker has begun with a job, and give it."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PICKED_UP_SECONDS):
+                while True:
+                    for member in self._fleet.workers:
+                        if self._fleet.has_noted(member.name, "run", job):
+                            return member
+                    await asyncio.sleep(_LOOK_GAP)
+        return None
 
     @asynccontextmanager
-    async def _victim(self, *, with_producers: bool = False) -> AsyncIterator[Member | None]:
-        members = [*self._fleet.workers, *(self._fleet.producers if with_producers else [])]
+    async def _victim(self, producer_one_in: float = math.inf) -> AsyncIterator[Member | None]:
+        """Give a process that no fault is at work on, one in so many times a producer."""
+        is_producer = self._random.random() < 1 / producer_one_in
+        members = self._fleet.producers if is_producer else self._fleet.workers
         free = [member for member in members if member.is_alive and not member.is_busy]
         if not free:
             yield None
@@ -281,7 +315,25 @@ class Adversary:
         try:
             yield
         finally:
-            self._recorder.note("fault", kind=kind, target=target, began=began)
+            self._note(kind, target, began)
+
+    def _note(self, kind: str, target: str, began: int) -> None:
+        self._recorder.note("fault", kind=kind, target=target, began=began)
+
+    @asynccontextmanager
+    async def _network_fault(
+        self, kind: str, seconds: float, effect: Effect, *, forget: bool = False
+    ) -> AsyncIterator[Network | None]:
+        """Give the network of a process, and heal it after so many seconds."""
+        async with self._victim(_NETWORKS_ONE_IN) as member:
+            if member is None or member.network is None:
+                yield None
+                return
+            async with self._fault(kind, member.name):
+                yield member.network
+                effect.begin(seconds, member)
+                await asyncio.sleep(seconds)
+                member.network.heal(forget=forget)
 
     @asynccontextmanager
     async def _database_fault(self, kind: str) -> AsyncIterator[Node | None]:
@@ -290,7 +342,7 @@ class Adversary:
             await self._wait_for_database()
             address = await self._db.client.primary
             primaries = [node for node in self._mongo.nodes if address and node.port == address[1]]
-            async with self._fault(kind, "*"):
+            async with self._fault(kind, EVERYBODY):
                 yield primaries[0] if primaries else None
                 await self._wait_for_database()
 
@@ -305,7 +357,5 @@ class Adversary:
 
     async def _probe(self) -> None:
         await self._db.probe.update_one({"_id": 1}, {"$inc": {"n": 1}}, upsert=True)
-
-
-def _size(document: dict[str, Any]) -> int:
-    return len(bson.encode(document))
+        # Nothing is there to be written, but a lock on the jobs would make it wait.
+        await self._db.monque_jobs.update_one({"_id": "probe"}, {"$set": {"n": 1}})

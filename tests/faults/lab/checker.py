@@ -10,6 +10,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tests.faults.lab.announcing import (
+    what_is_announced_is_written,
+    what_is_written_is_announced,
+)
 from tests.faults.lab.claiming import (
     a_lost_claim_is_explained_by_a_fault,
     every_run_has_a_claim_of_its_own,
@@ -28,13 +32,18 @@ from tests.faults.lab.outcomes import (
     everything_due_has_run,
     no_job_runs_for_ever,
     outcomes_are_those_of_the_run_that_owns_the_claim,
-    what_is_announced_is_written,
+)
+from tests.faults.lab.statuses import (
+    nothing_is_given_up_early,
+    retries_wait_for_their_backoff,
+    statuses_change_as_documented,
 )
 from tests.faults.lab.storing import (
     a_deduplicated_job_was_there,
     an_operation_stores_its_jobs_once,
     an_operator_s_word_holds,
     foreign_documents_are_set_aside_once,
+    jobs_are_due_when_asked_for,
     unique_keys_are_active_once,
     what_was_acknowledged_is_stored,
 )
@@ -49,9 +58,14 @@ if TYPE_CHECKING:
 RULES: tuple[Rule, ...] = (
     what_was_acknowledged_is_stored,
     an_operation_stores_its_jobs_once,
+    jobs_are_due_when_asked_for,
     everything_due_has_run,
     outcomes_are_those_of_the_run_that_owns_the_claim,
     what_is_announced_is_written,
+    what_is_written_is_announced,
+    statuses_change_as_documented,
+    nothing_is_given_up_early,
+    retries_wait_for_their_backoff,
     every_run_has_a_claim_of_its_own,
     nothing_is_claimed_early,
     only_silent_claims_are_taken_over,
@@ -80,9 +94,10 @@ class Violation:
         return f"{self.rule}: {self.text}"
 
 
-def check(history: History) -> list[Violation]:
-    """Hold a history against every rule."""
-    return [Violation(rule.__name__, text) for rule in RULES for text in rule(history)]
+def check(history: History, *demands: Rule) -> list[Violation]:
+    """Hold a history against every rule, and what else is demanded of it."""
+    rules = (*RULES, *demands)
+    return [Violation(rule.__name__, text) for rule in rules for text in rule(history)]
 
 
 def summary(history: History) -> dict[str, Any]:

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from tests.faults.lab.history import CLOCK_READING, MILLISECONDS, SECOND
 from tests.faults.lab.lives import nanoseconds, told
+from tests.faults.lab.times import CLOCK_READING, MILLISECONDS, SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.faults.lab.history import Fault, History, Run
+    from tests.faults.lab.disturbances import Fault
+    from tests.faults.lab.history import History, Run
     from tests.faults.lab.lives import Life, Step
 
 STALE_AFTER_HEARTBEATS = 3
+UNEXPLAINED_HEARTBEATS = 1.5
+"""How much of a silence needs no fault: the time to the next beat, and the way of that beat."""
 
 
 def every_run_has_a_claim_of_its_own(history: History) -> Iterator[str]:
@@ -63,10 +66,15 @@ def only_silent_claims_are_taken_over(history: History) -> Iterator[str]:
 
 
 def a_lost_claim_is_explained_by_a_fault(history: History) -> Iterator[str]:
-    """A second run is owed to a fault that hit the first one."""
+    """A second run is owed to faults that kept the first one's owner from its heartbeats."""
     for life, step, before in _taken_over(history):
         if not _causes(history, step, before):
-            yield f"{told(life, step)} was lost by {before.get('claimedBy')}, and no fault hit it"
+            owner = history.owner(before) or before.get("claimedBy")
+            silent = (step.at - nanoseconds(before["lastHeartbeat"])) / SECOND
+            yield (
+                f"{told(life, step)} was lost by {owner} after {silent:.2f} s without a heartbeat, "
+                f"of which {_unexplained(history, step, before) / SECOND:.2f} s without a fault"
+            )
 
 
 def limits_hold(history: History) -> Iterator[str]:
@@ -94,7 +102,9 @@ def explained(history: History) -> Counter[str]:
     for _, step, before in _taken_over(history):
         causes = _causes(history, step, before)
         # Its own faults explain more than those of everybody.
-        causes.sort(key=lambda fault: (fault.kind == "starved", fault.target == "*"))
+        causes.sort(
+            key=lambda fault: (fault.kind == "end", fault.kind == "starved", fault.target == "*")
+        )
         kinds[causes[0].kind if causes else "nothing"] += 1
     return kinds
 
@@ -108,8 +118,15 @@ def _taken_over(history: History) -> Iterator[tuple[Life, Step, dict[str, Any]]]
 
 
 def _causes(history: History, step: Step, before: dict[str, Any]) -> list[Fault]:
-    """Give the faults that may have kept the owner of a claim from its heartbeats."""
-    owners = {process.instance: process.name for process in history.processes.values()}
-    owner = owners.get(before.get("claimedBy", ""), "")
-    since = nanoseconds(before["lastHeartbeat"]) - 2 * history.heartbeat
-    return [fault for fault in history.faults if fault.hits(owner, since, step.at)]
+    """Give the faults that kept the owner of a claim from its heartbeats, if they explain it."""
+    if _unexplained(history, step, before) > UNEXPLAINED_HEARTBEATS * history.terms.heartbeat:
+        return []
+    since = nanoseconds(before["lastHeartbeat"])
+    return history.disturbances.of(history.owner(before), since, step.at)
+
+
+def _unexplained(history: History, step: Step, before: dict[str, Any]) -> float:
+    """Tell for how much of its silence the owner of a claim was not disturbed."""
+    since = nanoseconds(before["lastHeartbeat"])
+    owner = history.owner(before)
+    return step.at - since - history.disturbances.time_of(owner, since, step.at)

@@ -2,65 +2,64 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
-from tests.faults.lab.history import SECOND
+from tests.faults.lab.times import MILLISECONDS, SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.faults.lab.history import History
 
-_EXPECTED_ERRORS = {
-    "MonqueConnectionError",  # MongoDB was away
-    "OwnershipLostError",  # a claim was taken over
-    "ShutdownTimeoutError",  # stop() was told not to wait
-    "InvalidJobError",  # a document is no job
-}
+_WAITING_THREAD_SECONDS = 10
+_OUTAGE_FELT_SECONDS = 10
+"""How long a call may have tried before it says that MongoDB is away."""
 
 
 def nothing_unexpected_is_reported(history: History) -> Iterator[str]:
-    """Errors are of the kinds that are documented for outages, lost claims and garbage."""
+    """Errors are of the kinds that are documented, and each has its reason in the history."""
+    lost = _lost_claims(history)
+    is_garbage_about = any(life.is_foreign for life in history.lives.values())
     for note in history.notes:
         if note.what == "complaint":
             yield f"{note.process} complained: {note.details['text']}"
-        elif note.what in ("error", "unsure") and note.details["kind"] not in _EXPECTED_ERRORS:
+        if note.what not in ("error", "unsure"):
+            continue
+        match note.details["kind"]:
+            case "MonqueConnectionError":
+                since = note.at - _OUTAGE_FELT_SECONDS * SECOND
+                is_owed = history.disturbances.has_disturbed(note.process, since, note.at)
+            case "OwnershipLostError":
+                claim = (note.details["job"], note.details["token"])
+                is_owed = lost.get(claim, math.inf) <= note.at + MILLISECONDS
+            case "ShutdownTimeoutError":
+                is_owed = history.disturbances.stops.get(note.process, math.inf) <= note.at
+            case "InvalidJobError":
+                is_owed = is_garbage_about
+            case _:
+                is_owed = False
+        if not is_owed:
             yield f"{note.process} met {note.details['kind']}: {note.details['text']}"
 
 
 def a_clean_stop_leaves_no_claims(history: History) -> Iterator[str]:
-    """A process that stops undisturbed has settled or handed back everything but its threads."""
-    in_trouble = {
-        note.process
-        for note in history.of("error")
-        if note.details["kind"] == "MonqueConnectionError"
-    }
-    gone = {
-        note.details["process"]: note
-        for note in history.of("gone")
-        if note.details["code"] == 0 and note.details["process"] not in in_trouble
-    }
-    disturbed = {
-        name
-        for name, note in gone.items()
-        for fault in history.faults
-        if fault.kind != "stop" and fault.hits(name, note.at - 20 * SECOND, note.at)
-    }
-    held_by = {
-        process.instance: process.name
-        for process in history.processes.values()
-        if process.name in gone and process.name not in disturbed
+    """A process that stops undisturbed has settled or handed back all that it had claimed.
+
+    Threads that cannot be stopped are left to others; no handler of the lab takes long in one.
+    """
+    clean = {
+        name: end
+        for name, end in history.ends.items()
+        if end.is_clean and not history.disturbances.has_disturbed_the_stop_of(name, end)
     }
     for life in history.jobs():
-        if life.name == "thread":
-            continue
         for step, following in zip(life.steps, [*life.steps[1:], None], strict=True):
             if step.statuses[1] != "processing" or step.after is None:
                 continue
-            owner = held_by.get(step.after.get("claimedBy", ""))
-            if owner is None or (following is not None and following.at <= gone[owner].at):
-                continue
-            yield f"{life.name} {life.id} was left claimed by {owner}, which was not disturbed"
+            owner = history.owner(step.after)
+            if owner in clean and (following is None or following.at > clean[owner].at):
+                yield f"{life.name} {life.id} was left claimed by {owner}, which was not disturbed"
 
 
 def processes_end_as_told(history: History) -> Iterator[str]:
@@ -74,10 +73,19 @@ def processes_end_as_told(history: History) -> Iterator[str]:
             yield f"{note.process} left behind {note.details['tasks']}"
         elif note.what == "down":
             # Threads cannot be stopped: one may wait for a server that does not answer.
-            is_hit = any(
-                fault.kind != "stop" and fault.hits(note.process, note.at - 10 * SECOND, note.at)
-                for fault in history.faults
+            is_hit = history.disturbances.has_disturbed(
+                note.process, note.at - _WAITING_THREAD_SECONDS * SECOND, note.at
             )
             left = [name for name in note.details["threads"] if name.startswith("monque-mongo")]
             if left and not is_hit:
                 yield f"{note.process} left behind {left}"
+
+
+def _lost_claims(history: History) -> dict[tuple[str, str], int]:
+    """Give the claims that others ended, by recovery or by deleting the job, and when."""
+    return {
+        (life.id, step.token_before): step.at
+        for life in history.jobs()
+        for step in life.steps
+        if step.is_taking_over or step.statuses == ("processing", None)
+    }

@@ -5,6 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from tests.faults.lab.demands import (
+    all_are_done,
+    each_is_done,
+    every_call_is_answered,
+    no_claim_is_lost,
+    nothing_grows,
+    so_many_are_stopped,
+)
 from tests.faults.lab.lab import Lab
 
 if TYPE_CHECKING:
@@ -13,12 +21,15 @@ if TYPE_CHECKING:
     from monque_core import LocalMongo
     from tests.faults.lab.lab import Report
 
+_WORKERS = 3
+_PRODUCERS = 2
+
 
 async def campaign(mongo: LocalMongo, seed: int, seconds: float, outage: float = 3) -> Report:
     """Do everything at random and at once, a stop in the middle of some of it."""
     async with Lab(mongo, seed, outage=outage) as lab:
-        lab.fleet.keep(3)
-        lab.fleet.produce(2, rate=25)
+        lab.fleet.keep(_WORKERS)
+        lab.fleet.produce(_PRODUCERS, rate=25)
         await lab.adversary.act(seconds)
         return await lab.conclude()
 
@@ -28,12 +39,13 @@ async def each_in_turn(
 ) -> Report:
     """Do one thing after the other, and tell a worker to stop in the middle of each."""
     async with Lab(mongo, seed, outage=outage) as lab:
-        lab.fleet.keep(3)
-        lab.fleet.produce(2, rate=25)
-        await lab.fleet.until_up(3)
-        for kind in kinds or lab.adversary.kinds:
+        lab.fleet.keep(_WORKERS)
+        lab.fleet.produce(_PRODUCERS, rate=25)
+        await lab.fleet.until_up(_WORKERS)
+        chosen = list(kinds or lab.adversary.kinds)
+        for kind in chosen:
             await lab.adversary.do(kind, stop_midway=True)
-        return await lab.conclude()
+        return await lab.conclude(each_is_done(chosen))
 
 
 async def sabotaged(
@@ -49,11 +61,11 @@ async def sabotaged(
         lab.fleet.produce(1, rate=60)
         await lab.fleet.until_up(2)
         # Some that are still at work when their first owner wakes up again.
-        await lab.monque.enqueue_many("long", [{"seconds": 3}] * 6)
+        await lab.enqueue_many("long", [{"seconds": 3}] * 6)
         await asyncio.sleep(seconds)
         for kind in kinds:
             await lab.adversary.do(kind)
-        return await lab.conclude(8)
+        return await lab.conclude(seconds=60 if sabotage is None else 8)
 
 
 async def drain(
@@ -61,26 +73,29 @@ async def drain(
 ) -> Report:
     """Empty a full queue by four processes, one of which is killed every few seconds."""
     async with Lab(mongo, seed, is_disturbed=False) as lab:
-        data = ({"op": "lab/1", "i": i, "seconds": job_seconds} for i in range(jobs))
-        await lab.monque.enqueue_many("quick", data)
+        await lab.enqueue_many("quick", [{"seconds": job_seconds}] * jobs)
         lab.fleet.keep(4)
         await lab.fleet.until_up(2)
         while not await lab.until_quiet(kill_every):
             await lab.adversary.do("kill")
-        return await lab.conclude()
+        return await lab.conclude(all_are_done(jobs))
 
 
 async def rolling_restart(mongo: LocalMongo, seed: int, rounds: int = 1) -> Report:
     """Stop every worker and start another in its place, one after the other, under load."""
     async with Lab(mongo, seed, is_disturbed=False, shutdown_timeout=10) as lab:
-        lab.fleet.keep(3)
-        lab.fleet.produce(2, rate=40)
-        await lab.fleet.until_up(3)
+        lab.fleet.keep(_WORKERS)
+        lab.fleet.produce(_PRODUCERS, rate=40)
+        await lab.fleet.until_up(_WORKERS)
         for _ in range(rounds):
             for member in list(lab.fleet.workers):
                 await lab.fleet.stop(member)
-                await lab.fleet.until_up(3)
-        return await lab.conclude()
+                await lab.fleet.until_up(_WORKERS)
+        return await lab.conclude(
+            every_call_is_answered,
+            no_claim_is_lost,
+            so_many_are_stopped(_WORKERS * rounds + _WORKERS + _PRODUCERS),
+        )
 
 
 async def soak(
@@ -89,8 +104,8 @@ async def soak(
     """Go on for long without any fault, finished jobs being kept for so many seconds."""
     retention = {"completed": keep, "failed": keep, "cancelled": keep, "interval": keep / 4}
     async with Lab(mongo, seed, is_disturbed=False, job_retention=retention) as lab:
-        lab.fleet.keep(3)
-        lab.fleet.produce(2, rate=rate, tasks=10, long_seconds=0.4)
-        await lab.fleet.until_up(3)
+        lab.fleet.keep(_WORKERS)
+        lab.fleet.produce(_PRODUCERS, rate=rate, tasks=10, long_seconds=0.4)
+        await lab.fleet.until_up(_WORKERS)
         await asyncio.sleep(seconds)
-        return await lab.conclude()
+        return await lab.conclude(every_call_is_answered, no_claim_is_lost, nothing_grows)

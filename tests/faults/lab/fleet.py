@@ -44,6 +44,11 @@ class Member:
         """Tell whether the process has not ended yet."""
         return self.process.returncode is None
 
+    @property
+    def is_fit(self) -> bool:
+        """Tell whether it can be told to stop, and was not yet."""
+        return self.is_alive and not self.is_told_to_stop
+
     def signal(self, number: int) -> None:
         """Send a signal, to no effect if it has ended."""
         with suppress(ProcessLookupError):
@@ -78,6 +83,7 @@ class Fleet:
         self._numbers = itertools.count(1)
         self._keepers: list[asyncio.Task[None]] = []
         self._is_closing = False
+        self._is_asking = True
         self.workers: list[Member] = []
         self.producers: list[Member] = []
 
@@ -92,6 +98,7 @@ class Fleet:
     ) -> None:
         """End what is left, however the campaign ended."""
         self._is_closing = True
+        self._is_asking = False
         for member in [*self.workers, *self.producers]:
             member.signal(signal.SIGKILL)
         if self._keepers:
@@ -106,23 +113,25 @@ class Fleet:
         self, producers: int, rate: float, *, tasks: int = 4, long_seconds: float = 4
     ) -> None:
         """Start producers that ask for so many things per second each, from several tasks."""
-        for _ in range(producers):
+        for number in range(producers):
             settings = {
-                "seed": self._random.randrange(1 << 30),
+                "handle": "async" if number % 2 == 0 else "SyncMonque",
                 "rate": rate,
                 "tasks": tasks,
                 "long_seconds": long_seconds,
+                "heartbeat": self._options["heartbeat_interval"],
             }
-            self._keepers.append(asyncio.create_task(self._run("producer", settings)))
+            self._keepers.append(asyncio.create_task(self._keep_producer(settings)))
 
     async def until_up(self, workers: int) -> None:
         """Wait until so many workers have begun to work."""
         async with asyncio.timeout(_START_SECONDS):
-            while sum(self._has_noted(member.name, "up") for member in self.workers) < workers:
+            while sum(self.has_noted(member.name, "up") for member in self.workers) < workers:
                 await asyncio.sleep(_LOOK_GAP)
 
     async def stop_producers(self) -> None:
         """Let producers finish what they are at, and wait for them."""
+        self._is_asking = False
         await self._stop(self.producers)
 
     async def stop_workers(self) -> None:
@@ -131,13 +140,13 @@ class Fleet:
         await self._stop(self.workers)
         await asyncio.wait(self._keepers)
 
-    async def stop(self, member: Member) -> None:
+    async def stop(self, member: Member, during: str = "") -> None:
         """Tell a process to stop, once, for a second signal is not as kind; see that it does."""
         if member.is_told_to_stop:
             await member.process.wait()
             return
         member.is_told_to_stop = True
-        self._recorder.note("fault", kind="stop", target=member.name, for_ever=True)
+        self._recorder.note("fault", kind="stop", target=member.name, during=during)
         member.signal(signal.SIGTERM)
         await self._ended(member)
 
@@ -160,7 +169,7 @@ class Fleet:
         # It cannot start while MongoDB is away, says so, and is started again.
         is_away = "\nmonque_core.errors.MonqueConnectionError" in said
         # Told to stop before it has begun or when it is over, it ends as any program does.
-        is_idle = not self._has_noted(name, "up") or self._has_noted(name, "down")
+        is_idle = not self.has_noted(name, "up") or self.has_noted(name, "down")
         return [
             0,
             -signal.SIGKILL,
@@ -168,9 +177,12 @@ class Fleet:
             *([-signal.SIGTERM] if is_idle else []),
         ]
 
-    def _has_noted(self, name: str, what: str) -> bool:
+    def has_noted(self, name: str, what: str, job: str | None = None) -> bool:
+        """Tell whether a process has written something down, of a certain job if one is given."""
         path = self.folder / f"{name}.jsonl"
-        return path.exists() and f'"what": "{what}"' in path.read_text(encoding="utf-8")
+        # As the recorder writes it.
+        text = f'"what": "{what}"' + ("" if job is None else f', "job": "{job}"')
+        return path.exists() and text in path.read_text(encoding="utf-8")
 
     async def _keep_worker(self) -> None:
         while not self._is_closing:
@@ -178,6 +190,12 @@ class Fleet:
             settings = {"handle": handle, "options": self._options}
             await self._run("worker", settings)
             if not self._is_closing:
+                await asyncio.sleep(_RESTART_SECONDS)
+
+    async def _keep_producer(self, settings: dict[str, Any]) -> None:
+        while self._is_asking:
+            await self._run("producer", {**settings, "seed": self._random.randrange(1 << 30)})
+            if self._is_asking:
                 await asyncio.sleep(_RESTART_SECONDS)
 
     async def _run(self, role: str, settings: dict[str, Any]) -> None:
@@ -210,6 +228,9 @@ class Fleet:
             )
             member = Member(name, process, network)
             members.append(member)
+            if self._is_closing or (role == "producer" and not self._is_asking):
+                # It was on its way when all the others were told.
+                await self.stop(member)
             code = await process.wait()
             members.remove(member)
             self._recorder.note("gone", process=name, code=code, allowed=self._allowed(name))

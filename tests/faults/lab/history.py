@@ -8,18 +8,14 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tests.faults.lab.disturbances import Disturbances, End, Fault
+from tests.faults.lab.times import SECOND
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from tests.faults.lab.lives import Life
-
-SECOND = 1_000_000_000
-"""Times are nanoseconds since 1970, by the one clock of this machine."""
-MILLISECONDS = 5_000_000
-"""What the server's time in whole milliseconds may differ from that of a process."""
-CLOCK_READING = SECOND
-"""How far off a process on a busy machine may read the server's clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +58,6 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """Harm that was done on purpose, or that a process noticed."""
-
-    kind: str
-    target: str
-    """The name of a process; `*` for what hits all of them."""
-    began: int
-    ended: float
-
-    def hits(self, process: str, since: float, until: float) -> bool:
-        """Tell whether this may have kept a process from its work in that time."""
-        return self.target in (process, "*") and self.began <= until and self.ended >= since
-
-
-@dataclass(frozen=True, slots=True)
 class Process:
     """A worker or producer, from its start to its end."""
 
@@ -86,6 +67,22 @@ class Process:
     instance_limit: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The options that all workers have; durations are nanoseconds."""
+
+    heartbeat: int = SECOND
+    max_retries: int = 10
+    base_retry_interval: int = SECOND // 10
+    max_backoff_delay: int = SECOND
+    retention: dict[str, float] = field(default_factory=dict)
+    """After how many seconds finished jobs are deleted, by status."""
+
+    def backoff(self, failures: int) -> int:
+        """Tell how long a job waits that has failed so often."""
+        return min(self.base_retry_interval << failures, self.max_backoff_delay)
+
+
 @dataclass(slots=True)
 class History:
     """Everything that is known of a campaign."""
@@ -93,20 +90,26 @@ class History:
     notes: Sequence[Note]
     lives: dict[str, Life]
     """What MongoDB says became of each job, by id."""
-    heartbeat: int
-    retention: dict[str, float] | None = None
-    """After how many seconds finished jobs are deleted, by status."""
+    terms: Terms
     runs: list[Run] = field(init=False)
     operations: list[Operation] = field(init=False)
     faults: list[Fault] = field(init=False)
     processes: dict[str, Process] = field(init=False)
+    ends: dict[str, End] = field(init=False)
+    disturbances: Disturbances = field(init=False)
+    _names: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.notes = sorted(self.notes, key=lambda note: note.at)
         self.processes = {note.process: _process(note) for note in self.of("up")}
+        self._names = {process.instance: name for name, process in self.processes.items()}
         self.runs = list(self._put_runs_together())
         self.operations = list(self._put_operations_together())
         self.faults = [_fault(note) for note in self.of("fault")]
+        self.ends = {
+            note.details["process"]: End(note.at, note.details["code"]) for note in self.of("gone")
+        }
+        self.disturbances = Disturbances(self.faults, self.ends, self.terms.heartbeat)
 
     @property
     def ended(self) -> int:
@@ -120,6 +123,10 @@ class History:
     def jobs(self) -> Iterator[Life]:
         """Give what became of the jobs, foreign documents left out."""
         return (life for life in self.lives.values() if not life.is_foreign)
+
+    def owner(self, document: dict[str, Any]) -> str:
+        """Give the name of the process that has claimed a job, none if nobody knows it."""
+        return self._names.get(document.get("claimedBy", ""), "")
 
     def runs_by_job(self) -> dict[str, list[Run]]:
         """Give the runs of each job in the order they began."""
@@ -183,5 +190,9 @@ def _fault(note: Note) -> Fault:
     details = note.details
     ended = math.inf if details.get("for_ever") else note.at
     return Fault(
-        details["kind"], details.get("target", note.process), details.get("began", note.at), ended
+        details["kind"],
+        details.get("target", note.process),
+        details.get("began", note.at),
+        ended,
+        details.get("during", ""),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import shutil
 import tempfile
@@ -18,24 +19,27 @@ from monque_core import Monque
 from tests.faults.lab.adversary import Adversary
 from tests.faults.lab.checker import check, summary
 from tests.faults.lab.fleet import Fleet
-from tests.faults.lab.history import SECOND, History, read_notes
+from tests.faults.lab.history import History, Terms, read_notes
 from tests.faults.lab.lives import read_lives
 from tests.faults.lab.recorder import Recorder
+from tests.faults.lab.times import SECOND
 from tests.faults.lab.workload import INSTANCE_LIMIT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import TracebackType
 
     from bson.timestamp import Timestamp
 
     from monque_core import LocalMongo
-    from tests.faults.lab.checker import Violation
+    from tests.faults.lab.checker import Rule, Violation
 
 HEARTBEAT = 1.0
 OPTIONS: dict[str, Any] = {
     "heartbeat_interval": HEARTBEAT,
     "poll_interval": 0.2,
     "safety_poll_interval": 2,
+    "max_retries": 10,
     "base_retry_interval": 0.1,
     "max_backoff_delay": 1,
     "shutdown_timeout": 3,
@@ -92,6 +96,7 @@ class Lab:
         self._is_disturbed = is_disturbed
         self._outage = outage
         self._sabotage = sabotage
+        self._numbers = itertools.count(1)
         self._stack = AsyncExitStack()
         self._folder = Path(tempfile.mkdtemp(prefix="monque-faults-"))
         self._recorder = Recorder(self._folder / "lab.jsonl")
@@ -139,19 +144,28 @@ class Lab:
         await self._stack.__aexit__(error_type, error, traceback)
         self._recorder.close()
 
-    async def conclude(self, seconds: float = 90) -> Report:
-        """Let everything come to its end, stop all processes, and hold the history to the rules."""
+    async def enqueue_many(self, name: str, data: Iterable[dict[str, Any]]) -> None:
+        """Store jobs, and write down that they were asked for and acknowledged."""
+        op = f"lab/{next(self._numbers)}"
+        self._recorder.note("asks", op=op, action="enqueue_many", name=name)
+        jobs = await self.monque.enqueue_many(
+            name, [{**one, "op": op, "i": i} for i, one in enumerate(data)]
+        )
+        self._recorder.note("told", op=op, jobs=[str(job.id) for job in jobs])
+
+    async def conclude(self, *demands: Rule, seconds: float = 90) -> Report:
+        """Let everything come to its end, stop all processes, and hold the history to the rules.
+
+        An experiment may demand more than what holds for all of them.
+        """
         await self.fleet.stop_producers()
-        await self.until_quiet(seconds)
+        if not await self.until_quiet(seconds):
+            self._recorder.note("restless", seconds=seconds)
         await self.fleet.stop_workers()
         self._recorder.note("end")
-        history = History(
-            read_notes(self._folder),
-            await read_lives(self.db, self._began),
-            int(HEARTBEAT * SECOND),
-            self.options.get("job_retention"),
-        )
-        violations = check(history)
+        lives = await read_lives(self.db, self._began)
+        history = History(read_notes(self._folder), lives, self._terms())
+        violations = check(history, *demands)
         await self._client.drop_database(self.db.name)
         report = Report(self.seed, violations, summary(history), history, self._folder)
         if not violations:
@@ -170,6 +184,17 @@ class Lab:
                 return False
             await asyncio.sleep(_LOOK_GAP)
         return True
+
+    def _terms(self) -> Terms:
+        """Give the options of the workers as the checker needs them."""
+        options = self.options
+        return Terms(
+            heartbeat=int(options["heartbeat_interval"] * SECOND),
+            max_retries=options["max_retries"],
+            base_retry_interval=int(options["base_retry_interval"] * SECOND),
+            max_backoff_delay=int(options["max_backoff_delay"] * SECOND),
+            retention=options.get("job_retention") or {},
+        )
 
     async def _now(self) -> Timestamp:
         """Give the time of the replica set from which its history is to be read."""

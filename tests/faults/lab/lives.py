@@ -69,6 +69,28 @@ class Step:
         )
 
     @property
+    def is_adoption(self) -> bool:
+        """Tell whether recovery took over a claim in order to give its job up."""
+        return self.is_taking_over and self.statuses[1] == "processing"
+
+    @property
+    def is_failure(self) -> bool:
+        """Tell whether a failed run was counted, another one being left."""
+        if self.before is None or self.after is None or not self.is_settling:
+            return False
+        failures = [int(document.get("failCount") or 0) for document in (self.before, self.after)]
+        return self.statuses[1] == "pending" and failures[1] == failures[0] + 1
+
+    @property
+    def is_recurrence(self) -> bool:
+        """Tell whether a schedule was moved to its next tick."""
+        if self.before is None or self.after is None or not self.is_settling:
+            return False
+        is_moved = self.after.get("nextRunAt") != self.before.get("nextRunAt")
+        is_anew = not self.after.get("failCount") and not self.after.get("claims")
+        return bool(self.before.get("repeatInterval")) and is_moved and is_anew
+
+    @property
     def is_release(self) -> bool:
         """Tell whether a claim was handed back as if it had never been made."""
         if self.before is None or self.after is None or not self.is_settling:
@@ -101,6 +123,21 @@ class Life:
     def is_foreign(self) -> bool:
         """Tell whether it was never meant to be a job."""
         return bool(self.born.get("garbage"))
+
+    def limit(self, otherwise: int) -> int:
+        """Tell how often the job may run."""
+        return int(self.born.get("maxRetries") or otherwise)
+
+    def is_lost(self, token: str, before: int) -> bool:
+        """Tell whether a claim was taken over before that time."""
+        return any(
+            step.is_taking_over and step.token_before == token and step.at <= before
+            for step in self.steps
+        )
+
+    def adopted(self) -> dict[str, Step]:
+        """Give by their tokens the claims that recovery took over to give the job up."""
+        return {step.token_after: step for step in self.steps if step.is_adoption}
 
     @property
     def name(self) -> Any:

@@ -18,25 +18,21 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pymongo import AsyncMongoClient
 from pymongo.errors import PyMongoError
 
-from monque_core import JobStateError, Monque, MonqueError
+from monque_core import JobStateError, MonqueError
+from tests.faults.lab.doors import opened
 from tests.faults.lab.recorder import Recorder
 from tests.faults.lab.sabotage import SABOTAGE
-from tests.faults.lab.worker import (
-    PATIENCE,
-    Complaints,
-    end_with_standard_input,
-    listen,
-)
+from tests.faults.lab.watches import watch_for_starvation, watch_vitals
+from tests.faults.lab.worker import Complaints, end_with_standard_input, listen
 from tests.faults.lab.workload import NASTY
 from tests.support.wall_clock import turn_forward
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from monque_core import Job
+    from tests.faults.lab.doors import Door
 
 _KEYS = 6
 _REMEMBERED = 50
@@ -47,15 +43,14 @@ class Producer:
 
     def __init__(
         self,
-        monque: Monque,
-        client: AsyncMongoClient[Any],
+        door: Door,
         recorder: Recorder,
         name: str,
         seed: int,
         long_seconds: float,
     ) -> None:
-        self._monque = monque
-        self._client = client
+        self._door = door
+        self._monque = door.monque
         self._recorder = recorder
         self._name = name
         self._random = random.Random(seed)
@@ -85,7 +80,11 @@ class Producer:
         op = self._op()
         name, data, options = self._something(op)
         await self._ask(
-            op, "enqueue", lambda: self._monque.enqueue(name, data, **options), name=name
+            op,
+            "enqueue",
+            lambda: self._monque.enqueue(name, data, **options),
+            name=name,
+            delay=options.get("delay", 0),
         )
 
     async def _enqueue_many(self) -> None:
@@ -113,25 +112,24 @@ class Producer:
             for i in range(8)
         ]
 
-        def ask() -> Awaitable[Any]:
-            return self._monque.enqueue_many(
+        await self._ask(
+            op,
+            "enqueue_many",
+            lambda: self._monque.enqueue_many(
                 "keyed-many", batch, unique_key=lambda data: str(data["key"])
-            )
-
-        await self._ask(op, "enqueue_many", ask, name="keyed-many")
+            ),
+            name="keyed-many",
+        )
 
     async def _enqueue_in_transaction(self) -> None:
         op = self._op()
-
-        async def in_transaction() -> Any:
-            async def write(session: Any) -> Job[Any]:
-                data = {"op": op, "seconds": 0.01}
-                return await self._monque.enqueue("quick", data, session=session)
-
-            async with self._client.start_session() as session:
-                return await session.with_transaction(write)
-
-        await self._ask(op, "enqueue_in_transaction", in_transaction, name="quick")
+        data = {"op": op, "seconds": 0.01}
+        await self._ask(
+            op,
+            "enqueue_in_transaction",
+            lambda: self._door.enqueue_in_transaction("quick", data),
+            name="quick",
+        )
 
     async def _cancel(self) -> None:
         await self._manage("cancel", self._monque.cancel_job)
@@ -236,13 +234,12 @@ async def produce(settings: dict[str, Any], recorder: Recorder) -> None:
     told_to_stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, told_to_stop.set)
-    async with AsyncMongoClient[Any](settings["uri"], **PATIENCE) as client:
-        monque = Monque(client[settings["database"]])
-        listen(monque, recorder)
+    watching = asyncio.create_task(watch_vitals(recorder))
+    async with opened(settings["handle"], settings["uri"], settings["database"]) as door:
+        listen(door.listening, recorder)
         producers = [
             Producer(
-                monque,
-                client,
+                door,
                 recorder,
                 f"{settings['name']}.{number}",
                 settings["seed"] + number,
@@ -260,7 +257,7 @@ async def produce(settings: dict[str, Any], recorder: Recorder) -> None:
         async with asyncio.TaskGroup() as group:
             for producer in producers:
                 group.create_task(keep_asking(producer))
-        await monque.stop()
+    watching.cancel()
 
 
 def main(settings: dict[str, Any]) -> None:
@@ -271,6 +268,7 @@ def main(settings: dict[str, Any]) -> None:
         logging.getLogger(name).addHandler(Complaints(recorder))
     turn_forward(settings["clock_ahead"])
     end_with_standard_input()
+    watch_for_starvation(recorder, settings["heartbeat"] / 10)
     if settings["sabotage"]:
         SABOTAGE[settings["sabotage"]]()
     asyncio.run(produce(settings, recorder))

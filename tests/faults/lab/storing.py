@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from tests.faults.lab.history import CLOCK_READING, MILLISECONDS, SECOND
 from tests.faults.lab.lives import in_order, nanoseconds
+from tests.faults.lab.times import CLOCK_READING, MILLISECONDS, SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.faults.lab.history import History
-    from tests.faults.lab.lives import Life
+    from tests.faults.lab.history import History, Operation
+    from tests.faults.lab.lives import Life, Step
 
 ENQUEUEING = ("enqueue", "enqueue_many", "enqueue_in_transaction")
 
@@ -78,26 +78,46 @@ def a_deduplicated_job_was_there(history: History) -> Iterator[str]:
                 yield f"{operation.id} was given job {job}, which was not active then"
 
 
+def jobs_are_due_when_asked_for(history: History) -> Iterator[str]:
+    """A new job is due after the delay that was asked for, counted from the call."""
+    for operation in history.operations:
+        is_shared = operation.deduplicated or operation.action not in ENQUEUEING
+        if is_shared or operation.answer != "told":
+            continue
+        delay = int(operation.details.get("delay", 0) * SECOND)
+        for job in operation.jobs:
+            if job not in history.lives:
+                continue
+            due = nanoseconds(history.lives[job].born["nextRunAt"])
+            earliest = operation.asked + delay - CLOCK_READING
+            if not earliest <= due <= operation.told + delay + CLOCK_READING:
+                late = (due - operation.asked) / SECOND
+                yield f"{operation.id} wanted {job} in {delay / SECOND:.2f} s, not {late:.2f} s"
+
+
 def an_operator_s_word_holds(history: History) -> Iterator[str]:
-    """What was cancelled is not claimed again, and what was deleted does not come back."""
+    """What was cancelled, or deleted before it was claimed, does not run; nor does it come back."""
+    retried = {
+        operation.details["job"] for operation in history.operations if operation.action == "retry"
+    }
+    runs = history.runs_by_job()
     for operation in history.operations:
         if operation.answer != "told" or operation.action not in ("cancel", "delete"):
             continue
         life = history.lives.get(operation.details["job"])
         if life is None:
             continue
-        if operation.action == "delete":
-            if life.last is not None:
-                yield f"{operation.id} deleted {life.id}, which is there"
+        if operation.action == "delete" and life.last is not None:
+            yield f"{operation.id} deleted {life.id}, which is there"
+        if operation.action == "cancel" and life.id in retried:
             continue
-        retried = any(
-            other.action == "retry" and other.details["job"] == life.id
-            for other in history.operations
-        )
-        if not retried and any(
-            step.is_claim and step.at > operation.told + MILLISECONDS for step in life.steps
-        ):
-            yield f"{operation.id} cancelled {life.id}, which was claimed afterwards"
+        done = _done_by(life, operation)
+        if done is None or done.statuses[0] != "pending":
+            # A run that is under way is told at its next heartbeat.
+            continue
+        for run in runs.get(life.id, []):
+            if run.started > operation.told + MILLISECONDS and not life.is_lost(run.token, done.at):
+                yield f"{run.process} ran {life.id}, of which {operation.id} had been told"
 
 
 def foreign_documents_are_set_aside_once(history: History) -> Iterator[str]:
@@ -117,11 +137,19 @@ def foreign_documents_are_set_aside_once(history: History) -> Iterator[str]:
 def _is_expired(history: History, life: Life) -> bool:
     """Tell whether retention might delete a job: it was finished, and for long enough."""
     last = life.steps[-1]
-    ages = history.retention or {}
+    ages = history.terms.retention
     if last.before is None or last.statuses[0] not in ages:
         return False
     age = last.at - nanoseconds(last.before["updatedAt"])
     return age >= ages[last.statuses[0]] * SECOND - CLOCK_READING
+
+
+def _done_by(life: Life, operation: Operation) -> Step | None:
+    """Give the write by which an operator took a job out of the queue."""
+    status = "cancelled" if operation.action == "cancel" else None
+    until = operation.told + MILLISECONDS
+    steps = [step for step in life.steps if step.statuses[1] == status and step.at <= until]
+    return steps[-1] if steps else None
 
 
 def _was_active(life: Life, since: float, until: float) -> bool:

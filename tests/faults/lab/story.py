@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
-from tests.faults.lab.history import SECOND, History, Note
+from tests.faults.lab.history import History, Note, Terms
 from tests.faults.lab.lives import Life, Step
+from tests.faults.lab.times import SECOND
 
 _START = 1_700_000_000 * SECOND
 _TICK = SECOND // 100
@@ -21,12 +23,12 @@ class Story:
         self._notes: list[Note] = []
         self._lives: dict[str, Life] = {}
         self._order = 0
-        self.retention: dict[str, float] | None = None
+        self.retention: dict[str, float] = {}
 
     def history(self) -> History:
         """Give it as the checker gets it."""
         self.note("lab", "end")
-        return History(self._notes, self._lives, SECOND, self.retention)
+        return History(self._notes, self._lives, Terms(retention=self.retention))
 
     def wait(self, seconds: float) -> None:
         """Let time pass."""
@@ -95,6 +97,38 @@ class Story:
         """Let a handler end."""
         self.note(process, "ran", job=job, token=token, how=how)
 
+    def fail(self, job: str, token: str, process: str, *, failures: int, after: float) -> None:
+        """Let a failure be written and announced, and wait until the job is due again."""
+        self.change(
+            job,
+            status="pending",
+            failCount=failures,
+            failReason="x",
+            nextRunAt=self.time(after),
+            claimedBy=None,
+        )
+        self.note(process, "failed", job=job, token=token, status="pending")
+        self.wait(after)
+
+    def give_up(self, job: str, token: str, process: str, *, failures: int) -> None:
+        """Let a job be failed for good, and that be announced."""
+        self.change(job, status="failed", failCount=failures, failReason="x", claimedBy=None)
+        self.note(process, "failed", job=job, token=token, status="failed")
+
+    def adopt(self, job: str, token: str, process: str) -> None:
+        """Let recovery take over a claim in order to give its job up."""
+        self.change(
+            job,
+            claimToken=token,
+            claimedBy=f"instance of {process}",
+            lastHeartbeat=self.time(),
+        )
+
+    def release(self, job: str) -> None:
+        """Let a claim be handed back as if it had never been made."""
+        claims = (self._lives[job].last or {})["claims"]
+        self.change(job, status="pending", claims=claims - 1, claimedBy=None)
+
     def complete(self, job: str, token: str, process: str) -> None:
         """Let an outcome be written and announced."""
         self.change(job, status="completed", claimedBy=None)
@@ -107,6 +141,30 @@ class Story:
         self.end(job, token, process)
         self.complete(job, token, process)
 
+    def ask(self, op: str, action: str, job: str) -> None:
+        """Let a producer ask for something to be done to a job, or for the job itself."""
+        self.note("producer", "asks", op=op, action=action, job=job)
+
+    def kill(self, process: str) -> None:
+        """Let a process die."""
+        self.note("lab", "fault", kind="kill", target=process, for_ever=True)
+        self.note("lab", "gone", process=process, code=-9, allowed=[0, -9])
+
+    def tell_to_stop(self, process: str) -> None:
+        """Tell a process to stop."""
+        self.note("lab", "fault", kind="stop", target=process)
+
+    def end_cleanly(self, process: str) -> None:
+        """Let a process end as it was told."""
+        self.note(process, "down", tasks=[], threads=["monque-job-1"])
+        self.note("lab", "gone", process=process, code=0, allowed=[0])
+
+    def disturb(self, target: str, kind: str, *, seconds: float) -> None:
+        """Let a fault last for so long, until now."""
+        began = self._now
+        self.wait(seconds)
+        self.note("lab", "fault", kind=kind, target=target, began=began)
+
     def time(self, seconds: float = 0) -> datetime:
         """Give the time of the story, or one so many seconds later."""
         return datetime.fromtimestamp(self._now / SECOND + seconds, UTC)
@@ -117,3 +175,6 @@ class Story:
         life = self._lives.setdefault(job, Life(job))
         before = life.steps[-1].after if life.steps else None
         life.steps.append(Step(self._now, self._order, before, after))
+
+
+Telling: TypeAlias = Callable[[Story], None]

@@ -12,21 +12,22 @@ if TYPE_CHECKING:
     from tests.faults.lab.history import History
 
 KINDS = ("memory", "objects", "threads", "tasks", "connections")
-_FEWEST_SAMPLES = 60
-_TOLERANCE = {"memory": 32 << 20, "objects": 3000, "threads": 2, "tasks": 8, "connections": 4}
-"""What a process may have more of at its end: caches and pools that fill up, and no leak.
-
-Memory that was once needed for a moment, as when a busy machine lets much pile up, stays with the
-allocator; the number of objects tells what is still in use.
-"""
+MINUTE = 60
+"""Samples, one a second."""
+_SETTLING = 2 * MINUTE
+"""How long pools and caches may fill up, which is no leak."""
+SHORTEST_LIFE = _SETTLING + 2 * MINUTE
+"""Of a process that lived for less, nothing can be said."""
+_TOLERANCE = {"memory": 8 << 20, "objects": 3000, "threads": 1, "tasks": 4, "connections": 3}
+"""By how much the last minute may differ from the third by chance."""
 
 
 def growth(history: History) -> dict[str, dict[str, tuple[float, float]]]:
-    """Give the medians of the second and of the last fifth of each process that lived for long."""
+    """Give the medians of the third and of the last minute of each process that lived for long."""
     return {
-        process: {kind: (_fifth(series[kind], 1), _fifth(series[kind], 4)) for kind in KINDS}
+        process: {kind: _from_third_to_last_minute(series[kind]) for kind in KINDS}
         for process, series in _series(history).items()
-        if len(series["memory"]) >= _FEWEST_SAMPLES
+        if len(series["memory"]) >= SHORTEST_LIFE
     }
 
 
@@ -48,6 +49,5 @@ def _series(history: History) -> dict[str, dict[str, list[float]]]:
     return {process: dict(kinds) for process, kinds in series.items()}
 
 
-def _fifth(values: Sequence[float], number: int) -> float:
-    size = len(values) // 5
-    return median(values[number * size : (number + 1) * size])
+def _from_third_to_last_minute(values: Sequence[float]) -> tuple[float, float]:
+    return median(values[_SETTLING : _SETTLING + MINUTE]), median(values[-MINUTE:])

@@ -6,32 +6,29 @@ It writes down what happens, and ends with its standard input, so that it outliv
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import logging
 import os
 import signal
 import sys
 import threading
-import time
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pymongo import AsyncMongoClient, MongoClient
 
-from monque_core import JobRetention, Monque
-from tests.faults.lab.recorder import Recorder, true_time
+from monque_core import JobRetention, Monque, SyncMonque
+from tests.faults.lab.doors import PATIENCE
+from tests.faults.lab.recorder import Recorder
 from tests.faults.lab.sabotage import SABOTAGE
+from tests.faults.lab.watches import watch_for_starvation, watch_the_loop, watch_vitals
 from tests.faults.lab.workload import INSTANCE_LIMIT, LIMITS, Workload
 from tests.support.leftovers import Leftovers
 from tests.support.wall_clock import turn_forward
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-_TICK = 0.1
-PATIENCE: dict[str, Any] = {"serverSelectionTimeoutMS": 3000, "connectTimeoutMS": 3000}
 
 
 class Complaints(logging.Handler):
@@ -47,7 +44,7 @@ class Complaints(logging.Handler):
         self._recorder.note("complaint", text=f"{record.getMessage()} {error!r}")
 
 
-def listen(monque: Monque, recorder: Recorder) -> None:
+def listen(monque: Monque | SyncMonque, recorder: Recorder) -> None:
     """Write down what an instance announces."""
 
     def outcome(what: str) -> Any:
@@ -60,7 +57,14 @@ def listen(monque: Monque, recorder: Recorder) -> None:
         return note
 
     def error(event: Any) -> None:
-        recorder.note("error", kind=type(event.error).__name__, text=str(event.error)[:500])
+        job = event.job
+        recorder.note(
+            "error",
+            kind=type(event.error).__name__,
+            text=str(event.error)[:500],
+            job=None if job is None else str(job.id),
+            token=None if job is None else str(job.claim_token),
+        )
 
     monque.on("job:complete", outcome("completed"))
     monque.on("job:fail", outcome("failed"))
@@ -76,53 +80,6 @@ def end_with_standard_input() -> None:
         os._exit(9)
 
     threading.Thread(target=wait, daemon=True).start()
-
-
-def watch_for_starvation(recorder: Recorder, longest: float) -> None:
-    """Write down when this process had no processor for a while, which is a fault, too."""
-
-    def tick() -> None:
-        while True:
-            began = true_time()
-            time.sleep(_TICK)
-            late = (true_time() - began) / 1e9 - _TICK
-            if late > longest:
-                recorder.note("fault", kind="starved", began=began)
-
-    threading.Thread(target=tick, daemon=True).start()
-
-
-async def watch_vitals(recorder: Recorder) -> None:
-    """Write down every second what this process takes up."""
-    descriptors = Path("/proc/self/fd")
-    while True:
-        await asyncio.sleep(1)
-        resident_pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-        recorder.note(
-            "vitals",
-            memory=resident_pages * os.sysconf("SC_PAGE_SIZE"),
-            threads=threading.active_count(),
-            tasks=len(asyncio.all_tasks()),
-            objects=len(gc.get_objects()),
-            connections=sum(_is_socket(entry) for entry in descriptors.iterdir()),
-        )
-
-
-def _is_socket(entry: Path) -> bool:
-    try:
-        return str(entry.readlink()).startswith("socket:")
-    except OSError:
-        return False
-
-
-async def watch_the_loop(recorder: Recorder, longest: float) -> None:
-    """Write down when the event loop had no turn for a while."""
-    while True:
-        began = true_time()
-        await asyncio.sleep(_TICK)
-        late = (true_time() - began) / 1e9 - _TICK
-        if late > longest:
-            recorder.note("fault", kind="starved", began=began)
 
 
 @asynccontextmanager
@@ -143,7 +100,7 @@ async def work(settings: dict[str, Any], recorder: Recorder) -> None:
     """Run an instance until this process is told to stop."""
     heartbeat = settings["options"]["heartbeat_interval"]
     watching = [
-        asyncio.create_task(watch_the_loop(recorder, heartbeat / 4)),
+        asyncio.create_task(watch_the_loop(recorder, heartbeat / 10)),
         asyncio.create_task(watch_vitals(recorder)),
     ]
     async with connected(settings) as db:
@@ -182,7 +139,7 @@ def main(settings: dict[str, Any]) -> None:
         logging.getLogger(name).addHandler(Complaints(recorder))
     turn_forward(settings["clock_ahead"])
     end_with_standard_input()
-    watch_for_starvation(recorder, settings["options"]["heartbeat_interval"] / 4)
+    watch_for_starvation(recorder, settings["options"]["heartbeat_interval"] / 10)
     if settings["sabotage"]:
         SABOTAGE[settings["sabotage"]]()
     asyncio.run(work(settings, recorder))
