@@ -35,6 +35,12 @@ CASES = {
     "claimed early": Case("nothing_is_claimed_early", seconds=3),
     "settled before running": Case("outcomes_are_those_of_the_run_that_owns_the_claim"),
     "forgotten at stop": Case("a_clean_stop_leaves_no_claims", ("stop",), shutdown_timeout=0.2),
+    "given up too early": Case("nothing_is_given_up_early"),
+    "spent at once": Case("nothing_is_given_up_early", ("kill",)),
+    "no backoff": Case("retries_wait_for_their_backoff"),
+    "handed back while running": Case("outcomes_are_those_of_the_run_that_owns_the_claim"),
+    "silent": Case("what_is_written_is_announced"),
+    "delay ignored": Case("jobs_are_due_when_asked_for"),
 }
 
 

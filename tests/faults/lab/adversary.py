@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import signal
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Self
@@ -35,9 +34,6 @@ _PROBE_GAP = 0.25
 _PICKED_UP_SECONDS = 10.0
 _LOOK_GAP = 0.05
 _INDEX_NOT_FOUND = 27
-_ONE_IN = 5
-"""How seldom a producer is killed or frozen instead of a worker."""
-_NETWORKS_ONE_IN = 2.5
 _DROPPABLE = ("monque_py_claim", "monque_py_processing", "monque_py_name", "monque_py_recurring")
 
 
@@ -68,6 +64,8 @@ class Adversary:
         self.kinds: dict[str, Callable[[Effect], Awaitable[None]]] = {
             "kill": self._kill,
             "freeze": self._freeze,
+            "kill producer": self._kill_producer,
+            "freeze producer": self._freeze_producer,
             "stop": self._stop,
             "cut": self._cut,
             "slow": self._slow,
@@ -131,9 +129,10 @@ class Adversary:
         victim = effect.victim
         if victim is None or victim not in self._fleet.workers:
             workers = [member for member in self._fleet.workers if member.is_fit]
+            up = [member for member in workers if self._fleet.has_noted(member.name, "up")]
             if not workers:
                 return
-            victim = self._random.choice(workers)
+            victim = self._random.choice(up or workers)
         await self._fleet.stop(victim, during=kind)
 
     async def _watch_database(self) -> None:
@@ -153,25 +152,41 @@ class Adversary:
                 self._note("starved", EVERYBODY, began)
 
     async def _kill(self, effect: Effect) -> None:
-        async with self._victim(_ONE_IN) as member:
+        await self._kill_one_of(self._fleet.workers, "kill", effect)
+
+    async def _kill_producer(self, effect: Effect) -> None:
+        await self._kill_one_of(self._fleet.producers, "kill producer", effect)
+
+    async def _kill_one_of(self, members: Sequence[Member], kind: str, effect: Effect) -> None:
+        async with self._victim(members) as member:
             if member is not None:
-                self._recorder.note("fault", kind="kill", target=member.name, for_ever=True)
+                self._recorder.note("fault", kind=kind, target=member.name, for_ever=True)
                 member.signal(signal.SIGKILL)
                 effect.begin(shortest=self._heartbeat)
 
     async def _freeze(self, effect: Effect) -> None:
-        async with self._victim(_ONE_IN) as member:
+        # For longer than its claims last.
+        seconds = self._heartbeat * self._random.uniform(4, 6)
+        await self._freeze_one_of(self._fleet.workers, "freeze", seconds, effect)
+
+    async def _freeze_producer(self, effect: Effect) -> None:
+        seconds = self._heartbeat * self._random.uniform(1, 3)
+        await self._freeze_one_of(self._fleet.producers, "freeze producer", seconds, effect)
+
+    async def _freeze_one_of(
+        self, members: Sequence[Member], kind: str, seconds: float, effect: Effect
+    ) -> None:
+        async with self._victim(members) as member:
             if member is None:
                 return
-            seconds = self._heartbeat * self._random.uniform(4, 6)
-            async with self._fault("freeze", member.name):
+            async with self._fault(kind, member.name):
                 member.signal(signal.SIGSTOP)
                 effect.begin(seconds, member)
                 await asyncio.sleep(seconds)
                 member.signal(signal.SIGCONT)
 
     async def _stop(self, effect: Effect) -> None:
-        async with self._victim() as member:
+        async with self._victim(self._fleet.workers) as member:
             if member is not None:
                 effect.begin(shortest=0)
                 await self._fleet.stop(member)
@@ -294,10 +309,8 @@ class Adversary:
         return None
 
     @asynccontextmanager
-    async def _victim(self, producer_one_in: float = math.inf) -> AsyncIterator[Member | None]:
-        """Give a process that no fault is at work on, one in so many times a producer."""
-        is_producer = self._random.random() < 1 / producer_one_in
-        members = self._fleet.producers if is_producer else self._fleet.workers
+    async def _victim(self, members: Sequence[Member]) -> AsyncIterator[Member | None]:
+        """Give a process that no fault is at work on, if there is any."""
         free = [member for member in members if member.is_alive and not member.is_busy]
         if not free:
             yield None
@@ -325,7 +338,7 @@ class Adversary:
         self, kind: str, seconds: float, effect: Effect, *, forget: bool = False
     ) -> AsyncIterator[Network | None]:
         """Give the network of a process, and heal it after so many seconds."""
-        async with self._victim(_NETWORKS_ONE_IN) as member:
+        async with self._victim([*self._fleet.workers, *self._fleet.producers]) as member:
             if member is None or member.network is None:
                 yield None
                 return

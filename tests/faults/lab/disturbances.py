@@ -22,6 +22,7 @@ _PAUSE = 1.0
 AFTERMATH_SECONDS = {
     # A beat that failed is tried again after a pause.
     "freeze": _PAUSE,
+    "freeze producer": _PAUSE,
     "blocked loop": _PAUSE,
     "slow": _PAUSE,
     "slow database": _PAUSE,
@@ -59,6 +60,10 @@ class Fault:
     def felt_until(self) -> float:
         """Tell when nobody feels it any more."""
         return self.ended + AFTERMATH_SECONDS.get(self.kind, 0) * SECOND
+
+    def is_long(self, duration: float) -> bool:
+        """Tell whether it is felt for so long in all."""
+        return self.felt_until - self.began >= duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,9 @@ class Disturbances:
         return sum(ended - began for began, ended in _joined(spans))
 
     def has_disturbed(self, process: str, since: float, until: float) -> bool:
-        """Tell whether there was more than a hitch between the two."""
+        """Tell whether there was more than a hitch between the two, or many of them."""
+        if any(fault.is_long(self._heartbeat / 2) for fault in self.of(process, since, until)):
+            return True
         return self.time_of(process, since, until) >= self._heartbeat / 2
 
     def has_disturbed_the_stop_of(self, process: str, end: End) -> bool:

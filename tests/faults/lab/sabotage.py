@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from bson import ObjectId
 
-from monque_core.jobs.outcome import Released
+from monque_core.jobs import draft, outcome
+from monque_core.jobs.outcome import Released, after_exhaustion
+from monque_core.scheduler import job_source
 from monque_core.scheduler.dispatcher import Dispatcher
+from monque_core.scheduler.job_source import JobSource
 from monque_core.scheduler.recovery import Recovery
 from monque_core.scheduler.runner import Runner
 from monque_core.scheduler.slots import Slots
@@ -167,6 +170,54 @@ def _forgotten_at_stop() -> None:
     _put(Dispatcher, "hand_back", nothing)
 
 
+def _given_up_too_early() -> None:
+    """Give up a job at its first error, whatever it was promised."""
+
+    def at_once(job: Any, reason: str, now: Any, policy: object) -> Any:
+        return after_exhaustion(job, reason, now)
+
+    _put(job_source, "after_failure", at_once)
+
+
+def _spent_at_once() -> None:
+    """Give up a job whose process has died, instead of giving it back to the queue."""
+    _put(Recovery, "_is_spent", lambda self, job: True)  # noqa: ARG005
+
+
+def _no_backoff() -> None:
+    """Try again at once what has failed."""
+    _put(outcome, "backoff_delay", lambda *_: timedelta(0))
+
+
+def _handed_back_while_running() -> None:
+    """Hand back a job that has just begun, and run it all the same."""
+    execute = Runner.execute
+
+    async def careless(self: Runner[Any, Any], run: Any, ended: Any) -> None:
+        if run.work.name == "long":
+            await self._source.settle([self._source.hand_back(run)], run.work.locked_at)
+        await execute(self, run, ended)
+
+    _put(Runner, "execute", careless)
+
+
+def _silent() -> None:
+    """Keep some outcomes to oneself that were written."""
+    announce = JobSource._announce
+    numbers = itertools.count(1)
+
+    def sometimes(self: JobSource, ending: Any, now: Any) -> None:
+        if next(numbers) % _EVERY:
+            announce(self, ending, now)
+
+    _put(JobSource, "_announce", sometimes)
+
+
+def _delay_ignored() -> None:
+    """Store jobs that are due at once, whatever was asked for."""
+    _put(draft, "resolve_run_at", lambda now, run_at, delay: now)  # noqa: ARG005
+
+
 SABOTAGE: dict[str, Callable[[], None]] = {
     "no fencing": _no_fencing,
     "lost settle": _lost_settle,
@@ -180,4 +231,10 @@ SABOTAGE: dict[str, Callable[[], None]] = {
     "claimed early": _claimed_early,
     "settled before running": _settled_before_running,
     "forgotten at stop": _forgotten_at_stop,
+    "given up too early": _given_up_too_early,
+    "spent at once": _spent_at_once,
+    "no backoff": _no_backoff,
+    "handed back while running": _handed_back_while_running,
+    "silent": _silent,
+    "delay ignored": _delay_ignored,
 }
