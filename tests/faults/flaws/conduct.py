@@ -31,6 +31,15 @@ def a_lost_claim_that_nobody_took(story: Story) -> None:
     story.note("w1", "error", kind="OwnershipLostError", text="lost", job="job", token="t")
 
 
+def a_claim_called_lost_that_was_settled(story: Story) -> None:
+    story.up("w2")
+    story.enqueue("job")
+    story.claim("job", "t", "w1")
+    story.release("job")
+    story.run("job", "t2", "w2")
+    story.note("w1", "error", kind="OwnershipLostError", text="lost", job="job", token="t")
+
+
 def a_hurried_stop_that_nobody_asked_for(story: Story) -> None:
     story.note("w1", "error", kind="ShutdownTimeoutError", text="late", job=None, token=None)
 
@@ -76,6 +85,7 @@ FLAWS: dict[str, list[Telling]] = {
         an_outage_nobody_made,
         a_call_that_failed_for_no_reason,
         a_lost_claim_that_nobody_took,
+        a_claim_called_lost_that_was_settled,
         a_hurried_stop_that_nobody_asked_for,
     ],
     "a_clean_stop_leaves_no_claims": [

@@ -183,6 +183,16 @@ def due_after_its_delay(story: Story) -> None:
     story.run("job", "t", "w1")
 
 
+def handed_back_by_a_write_whose_reply_was_lost(story: Story) -> None:
+    story.up("w2")
+    story.enqueue("job")
+    story.claim("job", "t", "w1")
+    story.release("job")
+    story.disturb("*", "freeze primary", seconds=3)
+    story.run("job", "t2", "w2")
+    story.note("w1", "error", kind="OwnershipLostError", text="lost", job="job", token="t")
+
+
 SOUND: list[Telling] = [
     good_day,
     given_up_after_its_last_run,
@@ -196,4 +206,5 @@ SOUND: list[Telling] = [
     written_in_its_last_moment,
     unsure_in_an_outage,
     due_after_its_delay,
+    handed_back_by_a_write_whose_reply_was_lost,
 ]

@@ -10,7 +10,7 @@ from tests.faults.lab.times import MILLISECONDS, SECOND
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.faults.lab.history import History
+    from tests.faults.lab.history import History, Note
 
 _WAITING_THREAD_SECONDS = 10
 _OUTAGE_FELT_SECONDS = 10
@@ -19,7 +19,6 @@ _OUTAGE_FELT_SECONDS = 10
 
 def nothing_unexpected_is_reported(history: History) -> Iterator[str]:
     """Errors are of the kinds that are documented, and each has its reason in the history."""
-    lost = _lost_claims(history)
     is_garbage_about = any(life.is_foreign for life in history.lives.values())
     for note in history.notes:
         if note.what == "complaint":
@@ -31,8 +30,7 @@ def nothing_unexpected_is_reported(history: History) -> Iterator[str]:
                 since = note.at - _OUTAGE_FELT_SECONDS * SECOND
                 is_owed = history.disturbances.has_disturbed(note.process, since, note.at)
             case "OwnershipLostError":
-                claim = (note.details["job"], note.details["token"])
-                is_owed = lost.get(claim, math.inf) <= note.at + MILLISECONDS
+                is_owed = _is_lost(history, note)
             case "ShutdownTimeoutError":
                 is_owed = history.disturbances.stops.get(note.process, math.inf) <= note.at
             case "InvalidJobError":
@@ -81,11 +79,18 @@ def processes_end_as_told(history: History) -> Iterator[str]:
                 yield f"{note.process} left behind {left}"
 
 
-def _lost_claims(history: History) -> dict[tuple[str, str], int]:
-    """Give the claims that others ended, by recovery or by deleting the job, and when."""
-    return {
-        (life.id, step.token_before): step.at
-        for life in history.jobs()
-        for step in life.steps
-        if step.is_taking_over or step.statuses == ("processing", None)
-    }
+def _is_lost(history: History, note: Note) -> bool:
+    """Tell whether a claim was no more when its owner said so, through no doing of its own."""
+    life = history.lives.get(note.details["job"])
+    token = note.details["token"]
+    until = note.at + MILLISECONDS
+    for step in life.steps if life is not None else ():
+        if step.token_before != token or step.token_after == token or step.at > until:
+            continue
+        if step.statuses[0] == "processing":
+            return True
+        # It had ended the claim itself, and another has the job since. Where the reply to that
+        # was lost, it cannot know.
+        since = step.at - _OUTAGE_FELT_SECONDS * SECOND
+        return history.disturbances.has_disturbed(note.process, since, note.at)
+    return False
