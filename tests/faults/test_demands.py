@@ -12,6 +12,7 @@ from tests.faults.lab.demands import (
     each_is_done,
     every_call_is_answered,
     no_claim_is_lost,
+    no_outage_is_told,
     so_many_are_stopped,
 )
 from tests.faults.lab.story import Story
@@ -47,6 +48,11 @@ def unanswered(story: Story) -> None:
     story.ask("1", "enqueue", "job")
 
 
+def out_of_reach(story: Story) -> None:
+    story.disturb("w1", "starved", seconds=1)
+    story.note("w1", "error", kind="MonqueConnectionError", text="away", job=None, token=None)
+
+
 def lost_to(kind: str) -> Telling:
     def lost(story: Story) -> None:
         story.up("w2")
@@ -77,6 +83,7 @@ def nothing_done(story: Story) -> None:
     ("demand", "met", "missed"),
     [
         (every_call_is_answered, one_job, unanswered),
+        (no_outage_is_told, one_job, out_of_reach),
         (no_claim_is_lost, lost_to("starved"), lost_to("freeze")),
         (all_are_done(1), one_job, nothing_done),
         (all_are_done(1), lost_to("freeze"), one_job_twice),

@@ -125,6 +125,17 @@ def lost_to_a_freeze(story: Story) -> None:
     story.end("job", "t", "w1", how="cancelled")
 
 
+def lost_by_a_process_that_died_of_its_troubles(story: Story) -> None:
+    story.up("w2")
+    story.enqueue("job")
+    story.claim("job", "t", "w1")
+    story.wait(2.5)
+    story.kill("w1")
+    story.wait(1)
+    story.revive("job")
+    story.run("job", "t2", "w2")
+
+
 def lost_to_several_faults_together(story: Story) -> None:
     story.up("w2")
     story.enqueue("job")
@@ -183,6 +194,17 @@ def due_after_its_delay(story: Story) -> None:
     story.run("job", "t", "w1")
 
 
+def due_at_its_time(story: Story) -> None:
+    at = story.time(2)
+    story.note(
+        "producer", "asks", op="1", action="enqueue", name="work", delay=0, run_at=at.timestamp()
+    )
+    story.store("job", nextRunAt=at, data={"op": "1"})
+    story.note("producer", "told", op="1", jobs=["job"])
+    story.wait(2)
+    story.run("job", "t", "w1")
+
+
 def handed_back_by_a_write_whose_reply_was_lost(story: Story) -> None:
     story.up("w2")
     story.enqueue("job")
@@ -200,11 +222,13 @@ SOUND: list[Telling] = [
     tried_again_late_for_it_was_written_late,
     handed_back_at_a_stop,
     lost_to_a_freeze,
+    lost_by_a_process_that_died_of_its_troubles,
     lost_to_several_faults_together,
     left_behind_by_a_stop_in_an_outage,
     deleted_while_it_was_claimed,
     written_in_its_last_moment,
     unsure_in_an_outage,
     due_after_its_delay,
+    due_at_its_time,
     handed_back_by_a_write_whose_reply_was_lost,
 ]

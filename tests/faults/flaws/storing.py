@@ -47,6 +47,14 @@ def due_much_later_than_asked_for(story: Story) -> None:
     story.run("job", "t", "w1")
 
 
+def due_at_another_time_than_asked_for(story: Story) -> None:
+    at = story.time(5).timestamp()
+    story.note("producer", "asks", op="1", action="enqueue", name="work", run_at=at)
+    story.store("job", nextRunAt=story.time(), data={"op": "1"})
+    story.note("producer", "told", op="1", jobs=["job"])
+    story.run("job", "t", "w1")
+
+
 def one_key_twice(story: Story) -> None:
     story.enqueue("one", uniqueKey="k")
     story.enqueue("two", uniqueKey="k")
@@ -108,7 +116,11 @@ def garbage_that_stays(story: Story) -> None:
 FLAWS: dict[str, list[Telling]] = {
     "what_was_acknowledged_is_stored": [never_stored, deleted_by_nobody, deleted_too_early],
     "an_operation_stores_its_jobs_once": [stored_twice],
-    "jobs_are_due_when_asked_for": [due_before_it_was_asked_for, due_much_later_than_asked_for],
+    "jobs_are_due_when_asked_for": [
+        due_before_it_was_asked_for,
+        due_much_later_than_asked_for,
+        due_at_another_time_than_asked_for,
+    ],
     "unique_keys_are_active_once": [one_key_twice],
     "a_deduplicated_job_was_there": [given_a_job_that_was_over],
     "an_operator_s_word_holds": [claimed_though_cancelled, back_from_the_dead, run_though_deleted],

@@ -126,7 +126,9 @@ def _causes(history: History, step: Step, before: dict[str, Any]) -> list[Fault]
 
 
 def _unexplained(history: History, step: Step, before: dict[str, Any]) -> float:
-    """Tell for how much of its silence the owner of a claim was not disturbed."""
+    """Tell for how much of its silence the owner of a claim was neither disturbed nor dead."""
     since = nanoseconds(before["lastHeartbeat"])
     owner = history.owner(before)
+    if any(fault.is_final for fault in history.disturbances.of(owner, since, step.at)):
+        return 0
     return step.at - since - history.disturbances.time_of(owner, since, step.at)

@@ -23,6 +23,13 @@ def every_call_is_answered(history: History) -> Iterator[str]:
             yield f"{operation.id} ({operation.action}) got no answer"
 
 
+def no_outage_is_told(history: History) -> Iterator[str]:
+    """Without a fault, MongoDB is never away for anybody."""
+    for note in history.of("error"):
+        if note.details["kind"] == "MonqueConnectionError":
+            yield f"{note.process} said: {note.details['text']}"
+
+
 def no_claim_is_lost(history: History) -> Iterator[str]:
     """Where no process dies, no claim is taken over, unless the machine had too much to do."""
     for kind, count in explained(history).items():

@@ -57,6 +57,11 @@ class Fault:
         return self.kind == "stop"
 
     @property
+    def is_final(self) -> bool:
+        """Tell whether nothing is left of whom it hit."""
+        return self.ended == math.inf
+
+    @property
     def felt_until(self) -> float:
         """Tell when nobody feels it any more."""
         return self.ended + AFTERMATH_SECONDS.get(self.kind, 0) * SECOND

@@ -10,6 +10,7 @@ from tests.faults.lab.demands import (
     each_is_done,
     every_call_is_answered,
     no_claim_is_lost,
+    no_outage_is_told,
     nothing_grows,
     so_many_are_stopped,
 )
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _WORKERS = 3
 _PRODUCERS = 2
+_WITHOUT_A_FAULT = (every_call_is_answered, no_outage_is_told, no_claim_is_lost)
 
 
 async def campaign(mongo: LocalMongo, seed: int, seconds: float, outage: float = 3) -> Report:
@@ -92,8 +94,7 @@ async def rolling_restart(mongo: LocalMongo, seed: int, rounds: int = 1) -> Repo
                 await lab.fleet.stop(member)
                 await lab.fleet.until_up(_WORKERS)
         return await lab.conclude(
-            every_call_is_answered,
-            no_claim_is_lost,
+            *_WITHOUT_A_FAULT,
             so_many_are_stopped(_WORKERS * rounds + _WORKERS + _PRODUCERS),
         )
 
@@ -108,4 +109,4 @@ async def soak(
         lab.fleet.produce(_PRODUCERS, rate=rate, tasks=10, long_seconds=0.4)
         await lab.fleet.until_up(_WORKERS)
         await asyncio.sleep(seconds)
-        return await lab.conclude(every_call_is_answered, no_claim_is_lost, nothing_grows)
+        return await lab.conclude(*_WITHOUT_A_FAULT, nothing_grows)

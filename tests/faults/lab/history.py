@@ -186,9 +186,9 @@ def _process(note: Note) -> Process:
 
 
 def _fault(note: Note) -> Fault:
-    """Read a fault, which is written down when it is over, or by a process that dies of it."""
+    """Read a fault, which is written down when it is over, unless its end is known before."""
     details = note.details
-    ended = math.inf if details.get("for_ever") else note.at
+    ended = math.inf if details.get("for_ever") else note.at + details.get("lasts", 0)
     return Fault(
         details["kind"],
         details.get("target", note.process),

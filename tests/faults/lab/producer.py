@@ -22,8 +22,9 @@ from pymongo.errors import PyMongoError
 
 from monque_core import JobStateError, MonqueError
 from tests.faults.lab.doors import opened
-from tests.faults.lab.recorder import Recorder
+from tests.faults.lab.recorder import Recorder, true_time
 from tests.faults.lab.sabotage import SABOTAGE
+from tests.faults.lab.times import SECOND
 from tests.faults.lab.watches import watch_for_starvation, watch_vitals
 from tests.faults.lab.worker import Complaints, end_with_standard_input, listen
 from tests.faults.lab.workload import NASTY
@@ -85,6 +86,7 @@ class Producer:
             lambda: self._monque.enqueue(name, data, **options),
             name=name,
             delay=options.get("delay", 0),
+            run_at=options["run_at"].timestamp() if "run_at" in options else None,
         )
 
     async def _enqueue_many(self) -> None:
@@ -210,6 +212,10 @@ class Producer:
         options: dict[str, Any] = {}
         if pick.random() < 0.2:
             options["delay"] = pick.uniform(0, 2)
+        elif pick.random() < 0.1:
+            # By the true time: the clock of this process is wrong on purpose.
+            at = true_time() / SECOND + pick.uniform(-1, 2)
+            options["run_at"] = datetime.fromtimestamp(at, UTC)
         if pick.random() < 0.2:
             options["priority"] = pick.randint(1, 3)
         name = pick.choices(

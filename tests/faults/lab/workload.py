@@ -8,7 +8,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
-from tests.faults.lab.recorder import true_time
+from tests.faults.lab.times import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,9 +102,10 @@ class Workload:
 
     def _block(self) -> None:
         """Keep the event loop from everything, heartbeats included."""
-        began = true_time()
-        time.sleep(4 * self._heartbeat)
-        self._recorder.note("fault", kind="blocked loop", began=began)
+        seconds = 4 * self._heartbeat
+        # Before, for it may be killed meanwhile.
+        self._recorder.note("fault", kind="blocked loop", lasts=int(seconds * SECOND))
+        time.sleep(seconds)
 
     def _begin(self, job: Job[dict[str, Any]]) -> None:
         self._recorder.note(
