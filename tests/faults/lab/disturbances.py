@@ -16,25 +16,24 @@ EVERYBODY = "*"
 THE_QUEUE = "the queue"
 """The target of what is done to the jobs, which keeps no process from its work."""
 
-_ELECTION = 2.0
-_SELECTION = 3.0
-_PAUSE = 1.0
+_AWAKE = 0.5
+_FOUND = 1.0
 AFTERMATH_SECONDS = {
-    # A beat that failed is tried again after a pause.
-    "freeze": _PAUSE,
-    "freeze producer": _PAUSE,
-    "blocked loop": _PAUSE,
-    "slow": _PAUSE,
-    "slow database": _PAUSE,
-    # A client that has lost its servers looks for them for so long before a call fails.
-    "cut": _SELECTION,
-    "half-open": _SELECTION,
-    # Whoever finds the next primary finds it after the lab, which waits for one itself.
-    "kill primary": _ELECTION + _PAUSE,
-    "step down": _ELECTION + _PAUSE,
-    "restart primary": _ELECTION + _PAUSE,
-    "freeze primary": _ELECTION + _PAUSE,
-    "all down": _SELECTION + _PAUSE,
+    # Who is awake again has to catch up with what piled up meanwhile.
+    "freeze": _AWAKE,
+    "freeze producer": _AWAKE,
+    "blocked loop": _AWAKE,
+    "slow": _AWAKE,
+    "slow database": _AWAKE,
+    # A beat that failed is tried again after a pause, and then a client has to find its servers
+    # and connect; the lab, which waits for the next primary, may be the first to do so.
+    "cut": _FOUND,
+    "half-open": _FOUND,
+    "kill primary": _FOUND,
+    "step down": _FOUND,
+    "restart primary": _FOUND,
+    "freeze primary": _FOUND,
+    "all down": _FOUND,
 }
 """For how long a fault that is over still keeps others from their work; nothing if not named."""
 
