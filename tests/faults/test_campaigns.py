@@ -28,12 +28,13 @@ async def test_nothing_is_lost_though_everything_breaks_at_once(replicas: LocalM
     assert report.summary["runs"] >= report.summary["jobs"] / 2 > 0
 
 
-async def test_a_worker_may_stop_in_the_middle_of_every_fault(replicas: LocalMongo) -> None:
-    report = await experiments.each_in_turn(replicas, seed=2)
+@pytest.mark.parametrize("part", [1, 2])
+async def test_a_worker_may_stop_in_the_middle_of_every_fault(
+    replicas: LocalMongo, part: int
+) -> None:
+    report = await experiments.each_in_turn(replicas, seed=2, part=part, parts=2)
     assert not report.violations, report
-    assert {"kill", "freeze", "cut", "all down", "poison", "garbage", "drop indexes"} <= set(
-        report.summary["faults"]
-    )
+    assert report.summary["faults"]["stop"] >= 8
 
 
 async def test_a_full_queue_is_drained_though_workers_are_killed(mongo: LocalMongo) -> None:

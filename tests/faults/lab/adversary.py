@@ -299,11 +299,14 @@ class Adversary:
 
     async def _who_runs(self, job: str) -> Member | None:
         """Wait until a worker has begun with a job, and give it."""
+        seen: dict[str, Member] = {}
         with suppress(TimeoutError):
             async with asyncio.timeout(_PICKED_UP_SECONDS):
                 while True:
-                    for member in self._fleet.workers:
-                        if self._fleet.has_noted(member.name, "run", job):
+                    # Also those that have died of it by now.
+                    seen |= {member.name: member for member in self._fleet.workers}
+                    for name, member in seen.items():
+                        if self._fleet.has_noted(name, "run", job):
                             return member
                     await asyncio.sleep(_LOOK_GAP)
         return None

@@ -37,17 +37,20 @@ async def campaign(mongo: LocalMongo, seed: int, seconds: float, outage: float =
 
 
 async def each_in_turn(
-    mongo: LocalMongo, seed: int, kinds: Sequence[str] | None = None, outage: float = 3
+    mongo: LocalMongo, seed: int, outage: float = 3, part: int = 1, parts: int = 1
 ) -> Report:
-    """Do one thing after the other, and tell a worker to stop in the middle of each."""
+    """Do one thing after the other, and tell a worker to stop in the middle of each.
+
+    In several parts, each does some of them.
+    """
     async with Lab(mongo, seed, outage=outage) as lab:
         lab.fleet.keep(_WORKERS)
         lab.fleet.produce(_PRODUCERS, rate=25)
         await lab.fleet.until_up(_WORKERS)
-        chosen = list(kinds or lab.adversary.kinds)
-        for kind in chosen:
+        kinds = list(lab.adversary.kinds)[part - 1 :: parts]
+        for kind in kinds:
             await lab.adversary.do(kind, stop_midway=True)
-        return await lab.conclude(each_is_done(chosen))
+        return await lab.conclude(each_is_done(kinds))
 
 
 async def sabotaged(
@@ -79,6 +82,8 @@ async def drain(
         lab.fleet.keep(4)
         await lab.fleet.until_up(2)
         while not await lab.until_quiet(kill_every):
+            # So that there is one to go on, on a machine where they are slow to start.
+            await lab.fleet.until_up(2)
             await lab.adversary.do("kill")
         return await lab.conclude(all_are_done(jobs))
 
