@@ -24,7 +24,6 @@ AFTERMATH_SECONDS = {
     "freeze producer": _AWAKE,
     "blocked loop": _AWAKE,
     "slow": _AWAKE,
-    "slow database": _AWAKE,
     # A beat that failed is tried again after a pause, and then a client has to find its servers
     # and connect; the lab, which waits for the next primary, may be the first to do so.
     "cut": _FOUND,

@@ -70,7 +70,7 @@ async def sabotaged(
         await asyncio.sleep(seconds)
         for kind in kinds:
             await lab.adversary.do(kind)
-        return await lab.conclude(seconds=60 if sabotage is None else 8)
+        return await lab.conclude(seconds=60 if sabotage is None else 6)
 
 
 async def drain(
