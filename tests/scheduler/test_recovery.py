@@ -13,6 +13,7 @@ from bson import ObjectId
 from pymongo import AsyncMongoClient
 
 from monque_core import InvalidJobError, Job, Monque
+from tests.support.commands import CommandLog
 from tests.support.happenings import Happenings
 from tests.support.proxy import Proxy
 from tests.support.steps import renews
@@ -20,6 +21,8 @@ from tests.support.stored import jobs_in, stored, stored_jobs
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pymongo.asynchronous.database import AsyncDatabase
 
     from tests.conftest import AnyDatabase
@@ -373,3 +376,28 @@ async def test_more_spent_jobs_than_fit_a_batch_are_all_failed_at_once(
     await jobs_in(db).insert_many([claimed(100, 30, 100, claims=10) for _ in range(1100)])
     await Monque(db).initialize()
     assert await jobs_in(db).count_documents({"status": "failed"}) == 1100
+
+
+@pytest.mark.parametrize("is_alive", [False, True], ids=["dead", "alive"])
+async def test_owners_may_renew_their_claims_when_an_instance_is_born(
+    uri: str, db: AsyncDatabase[dict[str, Any]], is_alive: bool
+) -> None:
+    # As after an outage of MongoDB, of which a newcomer knows nothing.
+    job = claimed(200, 30, 200)
+    await jobs_in(db).insert_one(job)
+    log = CommandLog()
+    async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
+        monque = Monque(client[db.name])
+        birth = asyncio.create_task(monque.initialize())
+        await eventually(lambda: any(looks_for_stale(command) for command in log.sent))
+        if is_alive:
+            renewed = {"$set": {"lastHeartbeat": datetime.now(UTC)}}
+            await jobs_in(db).update_one({"_id": job["_id"]}, renewed)
+        await birth
+    found = await jobs_in(db).find_one({"_id": job["_id"]})
+    assert found is not None
+    assert found["status"] == ("processing" if is_alive else "pending")
+
+
+def looks_for_stale(command: Mapping[str, Any]) -> bool:
+    return "find" in command and "$or" in command["filter"]

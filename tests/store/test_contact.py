@@ -84,6 +84,17 @@ class TestSilence:
             contact.made(clock[0] - 0.01)
         assert contact.could_hear(1.0)
 
+    def test_is_nobodys_while_it_is_not_known_what_happened_before(
+        self, clock: list[float], contact: Contact
+    ) -> None:
+        contact.made(clock[0])
+        contact.be_gracious(2.0)
+        clock[0] += 1.9
+        contact.made(clock[0])
+        assert not contact.could_hear(1.0)
+        clock[0] += 0.1
+        assert contact.could_hear(1.0)
+
     def test_may_be_mongodbs_after_an_outage_until_three_heartbeats_have_passed(
         self, clock: list[float], contact: Contact
     ) -> None:

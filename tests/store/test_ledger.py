@@ -324,6 +324,22 @@ class TestLostReply:
         assert await store.ledger.settle([Settlement(job, outcome)], MUCH_LATER) == ["written"]
         assert await stored_jobs(db) == before
 
+    @pytest.mark.parametrize("outcome", [RELEASED, Retrying("boom", LATER)], ids=str)
+    @pytest.mark.parametrize("later", [None, Retrying("again", MUCH_LATER), COMPLETED], ids=str)
+    async def test_is_told_from_a_lost_claim_though_another_has_the_job_by_now(
+        self, db: Db, store: Store, other: Store, outcome: Outcome, later: Outcome | None
+    ) -> None:
+        await put(db, a_job())
+        job = await claim(store)
+        assert await store.ledger.settle([Settlement(job, outcome)], LATER) == ["written"]
+        newer = await claim(other, now=MUCH_LATER)
+        assert newer.id == job.id
+        if later is not None:
+            await other.ledger.settle([Settlement(newer, later)], MUCH_LATER)
+        before = await document_of(db, job)
+        assert await store.ledger.settle([Settlement(job, outcome)], MUCH_LATER) == ["written"]
+        assert await document_of(db, job) == before
+
     @pytest.mark.parametrize("outcome", [Failed("boom"), Retrying("boom", TICK)])
     @pytest.mark.parametrize(
         "by_node",

@@ -123,7 +123,7 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
             )
             await lease.check()
             if self._options.recover_stale_jobs:
-                await self._recovery().recover()
+                await self._recovery().recover_at_birth()
             self._is_initialized = True
 
     async def start(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from monque_core.errors import MonqueConnectionError, MonqueError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from monque_core.store.store import Store
 
 _BATCH_SIZE = 1000
+_GRACE_SECONDS = 2.0
 
 
 class Recovery(Periodic):
@@ -46,7 +48,16 @@ class Recovery(Periodic):
         self._wakeups = wakeups
         self._announcer = announcer
 
-    async def recover(self) -> int:
+    async def recover_at_birth(self) -> int:
+        """Recover, but let owners renew their claims first.
+
+        Nobody here can tell whether it was they who fell silent, or MongoDB itself until now.
+        """
+        grace_seconds = min(_GRACE_SECONDS, self._interval)
+        self._store.contact.be_gracious(grace_seconds)
+        return await self.recover(grace_seconds)
+
+    async def recover(self, grace_seconds: float = 0.0) -> int:
         """Make stale jobs pending again, fail those that were interrupted too often."""
         recovered = 0
         is_more = True
@@ -54,6 +65,10 @@ class Recovery(Periodic):
             batch = await self._store.stale_jobs.find(self._clock.now(), _BATCH_SIZE)
             for error in batch.unreadable:
                 self._announcer.errored(error)
+            if batch.jobs and grace_seconds:
+                # What is renewed meanwhile is no longer as this look has found it.
+                await asyncio.sleep(grace_seconds)
+                grace_seconds = 0.0
             abandoned = self._abandoned(batch)
             revived = await self._revive(batch, abandoned)
             failed = await self._fail_spent(batch, abandoned)

@@ -20,6 +20,7 @@ class Contact:
         self._has_answered = False
         self._lost_at = float("-inf")
         self._gaps: list[tuple[float, float]] = []
+        self._gracious_until = 0.0
         self.is_lost = False
         self.outages = 0
 
@@ -48,6 +49,10 @@ class Contact:
             self.is_lost = True
             self.outages += 1
 
+    def be_gracious(self, seconds: float) -> None:
+        """Blame no owner for its silence so long: what happened before we came is not known."""
+        self._gracious_until = time.monotonic() + seconds
+
     @property
     def age(self) -> float:
         """Tell how many seconds ago MongoDB answered."""
@@ -57,7 +62,7 @@ class Contact:
         """Tell whether a silence of three such heartbeats is the owner's, not MongoDB's."""
         patience = STALE_AFTER_HEARTBEATS * heartbeat_seconds
         now = time.monotonic()
-        return all(
+        return now >= self._gracious_until and all(
             gap < heartbeat_seconds or now - ended_at >= patience for gap, ended_at in self._gaps
         )
 

@@ -44,6 +44,7 @@ _STATE_FIELDS = {
     "claimedBy": 1,
     "claimToken": 1,
     "failCount": 1,
+    "claims": 1,
     "nextRunAt": 1,
     "repeatInterval": 1,
     "timezone": 1,
@@ -183,12 +184,32 @@ def _judge(settlement: Settlement, state: Document | None, owner: Owner) -> Verd
     """Tell a lost reply from a lost claim by what is stored now."""
     job = settlement.job
     if state is None or state.get("claimToken") != job.claim_token:
-        return "lost"
+        return "written" if _has_gone_on(settlement, state or {}) else "lost"
     if state["status"] == JobStatus.PROCESSING:
         if state.get("claimedBy") != owner.instance_id:
             return "lost"
         return _schedule_of(state)
     return "lost" if _is_anothers_doing(settlement, state) else "written"
+
+
+def _has_gone_on(settlement: Settlement, state: Document) -> bool:
+    """Tell whether an outcome was written, without a reply, before others took the job on.
+
+    The counts tell: a release takes its claim off them, and of later claims all have failed but
+    for one that runs or succeeded.
+    """
+    job, failures, claims = settlement.job, state.get("failCount"), state.get("claims")
+    if not state.get("claimToken") or not isinstance(failures, int) or not isinstance(claims, int):
+        return False
+    later = claims - job.claims
+    match settlement.outcome:
+        case Released():
+            return later == 0
+        case Retrying():
+            failed = later - (state["status"] in (JobStatus.PROCESSING, JobStatus.COMPLETED))
+            return later > 0 and failures - job.fail_count == 1 + failed
+        case _:
+            return False
 
 
 def _schedule_of(document: Document) -> Rescheduled:
