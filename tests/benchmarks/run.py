@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _RATE, _TIME, _PLANNING, _TIMES = "jobs/s", "ms", "docs/s", "×"
 _CPU, _IDLE_CPU, _COMMANDS, _SIZE = "µs", "ms/s", "commands/s", "bytes"
 _DIGITS = {_TIME: 1, _CPU: 1, _TIMES: 2, _IDLE_CPU: 2, _COMMANDS: 3}
-_IDLE_SECONDS = 120
+_IDLE_SECONDS = 240
 """As long as the longest of an instance's periods, and twice or four times the others."""
 _SMALLEST_TO_TAKE_SERIOUSLY = 0.1
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from monque_core.scheduler.source import Ending, Source
     from monque_core.scheduler.wakeups import Wakeups
 
-_LARGEST_BATCH = 300
+_LARGEST_BATCH = 1000
 _LONGEST_WAIT_AHEAD = 1.0
 _LONGEST_PLAN = timedelta(seconds=120)
 _SHORTEST_PLAN = timedelta(milliseconds=100)
@@ -318,12 +318,13 @@ class Dispatcher(Loop, Generic[W, C]):
         if not self._backlog:
             return
         loop = asyncio.get_running_loop()
+        now = loop.time()
         while (run := self._backlog.pop_startable()) is not None:
             name = run.work.name
             self._ask_for_more(name)
             self._slots.take(name)
             run.stage = "running"
-            run.started_at = loop.time()
+            run.started_at = now
             run.task = loop.create_task(self._runner.execute(run, self._ended))
 
     def _ended(self, run: Run[W], ending: Ending[W] | None) -> None:

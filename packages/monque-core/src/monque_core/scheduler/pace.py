@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _WEIGHT = 0.2
-_LARGEST_AHEAD = 600
+_LARGEST_AHEAD = 2000
 _OVERDUE_SECONDS = 1.0
 
 
@@ -30,17 +30,19 @@ class Pace:
         self._over_all = max(_OVERDUE_SECONDS, self._over_all or 0.0)
 
     def ahead(self, name: str, slots: int) -> int:
-        """Tell how many jobs of a name these slots get through while a claim is on its way."""
+        """Tell how many jobs of a name to hold, so that these slots never wait for a claim."""
         return self._while_claiming(self._by_name.get(name), slots)
 
     def ahead_in_all(self, slots: int) -> int:
-        """Tell how many jobs of any name these slots get through while a claim is on its way."""
+        """Tell how many jobs of any name to hold, so that these slots never wait for a claim."""
         return self._while_claiming(self._over_all, slots)
 
     def _while_claiming(self, run_seconds: float | None, slots: int) -> int:
         if run_seconds is None:
             return 0
-        return min(_LARGEST_AHEAD, int(slots * self._claim_seconds / max(run_seconds, 1e-6)))
+        work = slots * self._claim_seconds / max(run_seconds, 1e-6)
+        # More is asked for when half of it has started: the other half lasts until that comes.
+        return min(_LARGEST_AHEAD, int(2 * work))
 
 
 def _average(average: float | None, value: float) -> float:

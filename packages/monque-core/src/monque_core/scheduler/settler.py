@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from monque_core.scheduler.source import Ending, Source
 
 _LARGEST_GROUP = 1000
-_LARGEST_GATHERING = 300
+_LARGEST_GATHERING = 1000
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
 _LONGEST_PATIENCE = 30.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -48,7 +48,7 @@ _ATTRIBUTES = {
     **{field: attribute for attribute, field in _OPTIONAL.items()},
 }
 _COUNTS = ("fail_count", "claims", "priority")
-_UNSET: dict[str, Any] = dict.fromkeys(field.name for field in fields(Job))
+_WITHOUT_DEFAULT = tuple(field.name for field in fields(Job) if field.default is MISSING)
 
 
 def to_document(job: AnyJob) -> Document:
@@ -87,19 +87,24 @@ def to_job(document: Mapping[str, Any], *, deduplicated: bool = False) -> AnyJob
 
 
 def _read(document: Mapping[str, Any], *, deduplicated: bool) -> AnyJob:
-    read = _UNSET.copy()
+    # Not by its __init__, which takes several times as long: what is unset, the class has. What
+    # is read here is checked afterwards.
+    job: AnyJob = object.__new__(Job)
+    read = job.__dict__
     for field, value in document.items():
         if value is not None and field in _ATTRIBUTES:
             read[_ATTRIBUTES[field]] = value
+    for attribute in _WITHOUT_DEFAULT:
+        if attribute not in read:
+            read[attribute] = None
     for count in _COUNTS:
         # Whatever else stands for nothing.
-        read[count] = read[count] or 0
-    if "timeoutMs" in document and document["timeoutMs"] is not None:
+        if count in read and not read[count]:
+            del read[count]
+    if document.get("timeoutMs") is not None:
         read["timeout"] = _milliseconds(document["timeoutMs"], document["_id"])
-    read["deduplicated"] = deduplicated
-    # Several times faster than by its __init__; what was read is checked afterwards.
-    job: AnyJob = object.__new__(Job)
-    job.__dict__ = read
+    if deduplicated:
+        read["deduplicated"] = True
     return job
 
 
