@@ -30,8 +30,8 @@ demo: $(VENV)/.demo
 	$(RUN) monque_core.demo $(ARGS)
 
 example: $(VENV)/.dev
-	@test -n "$(NAME)" -a -d "examples/$(NAME)" || { \
-	  echo "name one: make example NAME=… of $(notdir $(patsubst %/,%,$(wildcard examples/*/)))" >&2; exit 2; }
+	@test -n "$(NAME)" -a -f "examples/$(NAME)/__main__.py" || { \
+	  echo "name one: make example NAME=… of $(patsubst examples/%/__main__.py,%,$(wildcard examples/*/__main__.py))" >&2; exit 2; }
 	$(RUN) examples.$(NAME) $(ARGS)
 
 test: $(VENV)/.dev

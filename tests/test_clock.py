@@ -104,21 +104,21 @@ class TestServerClock:
         clock.adjust(read, asked, uptime[0])
         assert abs(clock.now() - server_time - timedelta(seconds=8)) <= 2 * abs(difference)
 
-    def test_is_outdated_until_it_was_read_and_after_a_while(self, uptime: list[int]) -> None:
+    def test_is_old_until_it_was_read_and_after_a_while(self, uptime: list[int]) -> None:
         clock = ServerClock()
-        assert clock.is_outdated
+        assert clock.is_old
         clock.adjust(datetime.now(UTC), uptime[0], uptime[0])
-        assert not clock.is_outdated
+        assert not clock.is_old
         uptime[0] += 61 * SECOND_NS
-        assert clock.is_outdated
+        assert clock.is_old
 
-    def test_is_outdated_when_this_machine_has_slept(self, monkeypatch) -> None:
+    def test_has_jumped_when_this_machine_has_slept(self, monkeypatch) -> None:
         clock = ServerClock()
         clock.adjust(datetime.now(UTC), time.monotonic_ns(), time.monotonic_ns())
-        assert not clock.is_outdated
+        assert not clock.has_jumped
         awake = time.time_ns
         monkeypatch.setattr(time, "time_ns", lambda: awake() + 5 * SECOND_NS)
-        assert clock.is_outdated
+        assert clock.has_jumped
 
     @quick
     @given(

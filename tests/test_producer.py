@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -21,6 +22,7 @@ from monque_core import (
 )
 from monque_core.testing import MovableClock
 from tests.support.commands import CommandLog
+from tests.support.proxy import Proxy
 from tests.support.stored import jobs_in, stored, stored_jobs
 
 if TYPE_CHECKING:
@@ -460,10 +462,11 @@ async def test_a_machine_that_has_slept_asks_the_server_for_the_time_again(
     awake, asleep = time.monotonic_ns, 3600 * 10**9
     # The monotonic clock stands still while a machine sleeps, so that it is behind afterwards.
     monkeypatch.setattr(time, "monotonic_ns", lambda: awake() - asleep)
-    due_at = await enqueue()
+    due_times = await asyncio.gather(*(enqueue() for _ in range(4)))
     await monque.stop()
     await asyncio.to_thread(sync.stop)
-    assert abs(due_at - datetime.now(UTC) - timedelta(seconds=60)) < timedelta(seconds=30)
+    for due_at in due_times:
+        assert abs(due_at - datetime.now(UTC) - timedelta(seconds=60)) < timedelta(seconds=30)
 
 
 async def test_many_callers_at_once_read_the_server_s_clock_once(
@@ -473,9 +476,28 @@ async def test_many_callers_at_once_read_the_server_s_clock_once(
     async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
         monque = Monque(client[database_name])
         await monque.enqueue("timed", None)
-        awake, a_while = time.monotonic_ns, 120 * 10**9
-        monkeypatch.setattr(time, "monotonic_ns", lambda: awake() + a_while)
+        for clock in (time.monotonic_ns, time.time_ns):
+            later = partial(lambda clock: clock() + 120 * 10**9, clock)
+            monkeypatch.setattr(time, clock.__name__, later)
         log.sent.clear()
         await asyncio.gather(*(monque.enqueue("timed", None) for _ in range(20)))
         assert log.count()["hello"] == 1
         await monque.stop()
+
+
+async def test_a_job_is_stored_though_the_server_s_clock_cannot_be_read(
+    uri: str, db: AsyncDatabase[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Proxy(uri) as proxy, AsyncMongoClient[dict[str, Any]](proxy.uri) as client:
+        monque = Monque(client[db.name])
+        await monque.enqueue("timed", 1)
+        awake, a_while = time.monotonic_ns, 120 * 10**9
+        monkeypatch.setattr(time, "monotonic_ns", lambda: awake() + a_while)
+        fault = proxy.strike(
+            "lose reply",
+            lambda command: "$db" in command and "hello" in command and command["$db"] == db.name,
+        )
+        await monque.enqueue("timed", 2)
+        assert fault.has_struck
+        await monque.stop()
+    assert sorted([job.data for job in await stored_jobs(db)]) == [1, 2]

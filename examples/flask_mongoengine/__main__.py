@@ -9,6 +9,8 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
+import mongoengine
+
 from examples.flask_mongoengine.web import create_app
 from examples.mongodb import mongodb_uri
 
@@ -26,3 +28,5 @@ if __name__ == "__main__":
         finally:
             worker.terminate()
             worker.wait()
+            # While there is a MongoDB to say goodbye to.
+            mongoengine.disconnect()

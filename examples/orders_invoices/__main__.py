@@ -89,7 +89,7 @@ async def check(db: AsyncDatabase[dict[str, Any]]) -> int:
     for problem, lines in (("missing", expected - written), ("doubled", written - expected)):
         for order_id, total in lines:
             print(f"{problem}: the invoice for order {order_id} over {total}", flush=True)
-    print(f"{written.total()} invoices for {len(orders)} paid orders", flush=True)
+    print(f"{written.total()} invoices for {len(orders)} paid orders and their corrections")
     return int(written != expected)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -122,7 +123,7 @@ async def test_orders_become_invoices_whoever_plans_and_whatever_fails_at_first(
     assert program.lines[0] == "first plans from now on\n"
     assert "second plans from now on\n" in program.lines
     assert program.output.count("is stuck, and is tried again") == 3
-    assert program.lines[-1] == "17 invoices for 16 paid orders\n"
+    assert program.lines[-1] == "17 invoices for 16 paid orders and their corrections\n"
     assert await db["invoices"].count_documents({}) == 17
     assert "Traceback" not in program.output
 
@@ -134,7 +135,8 @@ async def test_the_orders_example_runs_again_on_the_database_of_an_earlier_run(
     for run in (1, 2):
         async with Program("examples.orders_invoices", **variables) as program:
             assert await program.end() == 0, program.output
-        assert program.lines[-1] == f"{17 * run} invoices for {16 * run} paid orders\n"
+        counts = f"{17 * run} invoices for {16 * run} paid orders and their corrections\n"
+        assert program.lines[-1] == counts
 
     assert await db["orders"].count_documents({"status": "open"}) == 1
 
@@ -253,6 +255,15 @@ async def test_ctrl_c_lets_the_worker_beside_flask_finish_its_job(
     assert "worker has ended\n" in shop.lines
     assert (await _ended(db, "welcome")).fail_count == 0
     assert "Traceback" not in shop.output
+
+
+async def test_flask_ends_at_once_with_the_mongodb_it_brought_along() -> None:
+    async with Program("examples.flask_mongoengine", PORT="0") as shop:
+        await shop.hear(_SERVED_AT)
+        # Connected, and so with something to say goodbye to.
+        shop.terminate()
+        # Less than the driver looks for a server that is gone.
+        assert await asyncio.wait_for(shop.end(), 20) == 0, shop.output
 
 
 async def test_the_worker_process_of_flask_runs_alone_and_ends_in_order(

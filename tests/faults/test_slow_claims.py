@@ -45,18 +45,19 @@ async def test_what_is_claimed_runs_while_the_rest_is_still_being_claimed(
         ran.add(job.data)
 
     await store_with_one_recovered(monque, db)
-    fault = proxy.strike("hold reply", claims_alone)
+    fault = proxy.strike("hold reply", claims_together)
     async with monque:
         await fault.strikes()
-        await ran.reach(2)
-        assert ran == ["innocent", "innocent"]
+        await ran.reach(1)
+        assert ran == ["recovered"]
         fault.release()
         await ran.reach(3)
 
 
+@pytest.mark.parametrize("held", [claims_alone, claims_together])
 @pytest.mark.parametrize("proxied_db", ["async"], indirect=True)
 async def test_a_stop_in_the_middle_of_a_claim_hands_back_all_of_it(
-    proxied_db: Any, proxy: Proxy, db: AsyncDatabase[dict[str, Any]]
+    proxied_db: Any, proxy: Proxy, db: AsyncDatabase[dict[str, Any]], held: Any
 ) -> None:
     monque = Monque(proxied_db, **PATIENT)
 
@@ -65,7 +66,7 @@ async def test_a_stop_in_the_middle_of_a_claim_hands_back_all_of_it(
         await asyncio.Event().wait()
 
     await store_with_one_recovered(monque, db)
-    fault = proxy.strike("hold reply", claims_alone)
+    fault = proxy.strike("hold reply", held)
     await monque.start()
     await fault.strikes()
     await monque.stop(timeout=0.1)

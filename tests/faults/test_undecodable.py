@@ -9,6 +9,7 @@ import bson
 import pytest
 from bson import ObjectId
 from bson.raw_bson import RawBSONDocument
+from pymongo.write_concern import WriteConcern
 
 from monque_core import InvalidJobError, Job, JobSelector, Monque
 from tests.support.happenings import Happenings
@@ -116,3 +117,13 @@ async def test_an_active_one_with_the_same_key_says_so(db: Db) -> None:
         await monque.enqueue_many("work", [1, 2], unique_key=lambda _: "only once")
     with pytest.raises(InvalidJobError, match="cannot be decoded"):
         await monque.schedule("@daily", "work", 1, unique_key="only once")
+
+
+async def test_they_are_set_aside_at_once_though_no_majority_has_their_claim(db: Db) -> None:
+    garbage = [await put(db) for _ in range(8)]
+    monque = Monque(db.with_options(write_concern=WriteConcern(1)))
+    happenings = Happenings(monque)
+    monque.worker("work", print, concurrency=1)
+    async with monque:
+        await happenings.reach("job:error", 8)
+    assert {await status_of(db, job_id) for job_id in garbage} == {"failed"}

@@ -436,3 +436,28 @@ async def test_no_stream_is_opened_while_there_is_work_for_every_slot(
             await eventually(lambda: any(map(opens_stream, log.sent)))
 
     assert opened_meanwhile == 0
+
+
+async def test_a_burst_from_elsewhere_is_claimed_together(
+    uri: str, db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    log = CommandLog()
+    async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
+        monque, elsewhere = Monque(client[db.name], **NO_POLLS), Monque(db)
+        runs = Tally[int]()
+
+        @monque.worker("burst", concurrency=100)
+        async def note(job: Job[int]) -> None:
+            runs.add(job.data)
+            await asyncio.sleep(0.02)
+
+        happenings = Happenings(monque)
+        async with monque:
+            await happenings.reach("changestream:connected")
+            log.sent.clear()
+            await elsewhere.enqueue_many("burst", range(500))
+            await runs.reach(500)
+            claims = log.count()["findAndModify"]
+        await elsewhere.stop()
+    # Those that come one at a time at first, and the lease's.
+    assert claims < 100

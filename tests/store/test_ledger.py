@@ -514,6 +514,43 @@ async def test_a_run_that_is_lost_between_copy_and_move_takes_back_no_copy_but_i
     assert len(await stored_jobs(db, status="failed")) == 1
 
 
+class TakenBackMeanwhile(Collection):
+    """Finds the copy of a former run, which takes it back at that moment."""
+
+    async def update_one(self, filter: Any, update: Any, session: Any = None) -> int:
+        if filter.get("status") == "failed":
+            await self.delete_many({"status": "failed"})
+        return await super().update_one(filter, update, session)
+
+
+async def test_a_copy_that_is_taken_back_by_a_former_run_is_left_behind_again(
+    db: Db, store: Store
+) -> None:
+    job = await a_claimed_schedule(db, store)
+    ledger = Ledger(DiesBeforeTheMove(Handle(db), "monque_jobs"), Owner("me", 30_000))
+    settlement = Settlement(job, OccurrenceFailed("boom", TICK))
+    with pytest.raises(AutoReconnect):
+        await ledger.settle([settlement], LATER)
+    ledger = Ledger(TakenBackMeanwhile(Handle(db), "monque_jobs"), Owner("me", 30_000))
+    assert await ledger.settle([settlement], LATER) == ["written"]
+    assert len(await stored_jobs(db, status="failed")) == 1
+
+
+async def test_a_copy_that_an_operator_has_retried_meanwhile_is_left_alone(
+    db: Db, store: Store
+) -> None:
+    job = await a_claimed_schedule(db, store)
+    ledger = Ledger(DiesBeforeTheMove(Handle(db), "monque_jobs"), Owner("me", 30_000))
+    settlement = Settlement(job, OccurrenceFailed("boom", TICK))
+    with pytest.raises(AutoReconnect):
+        await ledger.settle([settlement], LATER)
+    (copy,) = await stored_jobs(db, status="failed")
+    await set_fields(db, copy, status="processing", claimedBy="another", claimToken=ObjectId())
+    retried = await document_of(db, copy)
+    assert await store.ledger.settle([settlement], LATER) == ["written"]
+    assert await document_of(db, copy) == retried
+
+
 class TestCrashBetweenCopyAndMove:
     @pytest.fixture
     async def interrupted(self, db: Db, store: Store) -> AnyJob:

@@ -64,12 +64,14 @@ class ServerClock:
         self._wall_zero_ns = _wall_zero_ns()
 
     @property
-    def is_outdated(self) -> bool:
-        """Tell whether the last reading is old, or this machine has slept or was set since."""
-        return (
-            time.monotonic_ns() - self._read_at_ns > _LONGEST_TRUST_NS
-            or abs(_wall_zero_ns() - self._wall_zero_ns) > _LARGE_STEP_MS * _MILLISECOND_NS
-        )
+    def is_old(self) -> bool:
+        """Tell whether the last reading was so long ago that the clocks may have drifted apart."""
+        return time.monotonic_ns() - self._read_at_ns > _LONGEST_TRUST_NS
+
+    @property
+    def has_jumped(self) -> bool:
+        """Tell whether this machine has slept, or its clock was set, since the last reading."""
+        return abs(_wall_zero_ns() - self._wall_zero_ns) > _LARGE_STEP_MS * _MILLISECOND_NS
 
     @property
     def offset(self) -> timedelta:

@@ -122,8 +122,10 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
                 self._announcer,
             )
             await lease.check()
+            recovery = self._recovery()
+            grace_seconds = recovery.begin_grace()
             if self._options.recover_stale_jobs:
-                await self._recovery().recover_at_birth()
+                await recovery.recover(grace_seconds)
             self._is_initialized = True
 
     async def start(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 T = TypeVar("T")
+logger = logging.getLogger("monque")
 
 
 class Producer(ABC):
@@ -188,18 +190,24 @@ class Producer(ABC):
         if not self._is_initialized:
             await self.initialize()
             drafted = draft()
-        elif await self._has_read_clock():
+        elif self._must_read_clock():
+            await self._read_clock()
             drafted = draft()
         return drafted
 
-    async def _has_read_clock(self) -> bool:
-        """Read the server's clock if that is due; one caller does it, the others need not wait."""
+    def _must_read_clock(self) -> bool:
         clock = self._options.clock
-        if not isinstance(clock, ServerClock) or not clock.is_outdated or self._is_reading_clock:
+        if not isinstance(clock, ServerClock) or self._store.contact.is_lost:
             return False
+        # Of a clock that is only old, one caller's reading is enough for all.
+        return clock.has_jumped or (clock.is_old and not self._is_reading_clock)
+
+    async def _read_clock(self) -> None:
         self._is_reading_clock = True
         try:
-            adjust(clock, await self._store.read_clock())
+            adjust(self._options.clock, await self._store.read_clock())
+        except Exception as error:  # noqa: BLE001  # whatever it is, the job is to be stored
+            # What is about to be stored tells better whether MongoDB is there, and is repeated.
+            logger.debug("the server's clock could not be read: %s", error)
         finally:
             self._is_reading_clock = False
-        return True

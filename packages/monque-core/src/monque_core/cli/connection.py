@@ -99,8 +99,8 @@ def run(work: Coroutine[Any, Any, R]) -> R:
 def _client(settings: Settings) -> AsyncMongoClient[dict[str, Any]]:
     if not settings.uri:
         raise typer.BadParameter(
-            "no MongoDB is named: give --uri or set MONQUE_URI, for example to "
-            "mongodb://localhost:27017/shop; `monque local` runs one of your own"
+            "no MongoDB is named: set MONQUE_URI, for example to mongodb://localhost:27017/shop, "
+            "or name it before the command, as monque --uri …; `monque local` runs one of your own"
         )
     limits: dict[str, Any] = {}
     if "serverselectiontimeoutms" not in settings.uri.lower():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from bson import ObjectId
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from monque_core.scheduler.source import Source
 
 R = TypeVar("R")
+W_contra = TypeVar("W_contra", contravariant=True)
 _SECOND_LOOK_AFTER = 5.0
 
 
@@ -60,6 +61,16 @@ class Harvest:
     """What kept the claim from being all that it might have been."""
 
 
+class Taker(Protocol[W_contra]):
+    """Who asks for work, and is given it."""
+
+    def accept(self, works: Sequence[W_contra]) -> None:
+        """Take in what was claimed."""
+
+    def has_slot(self, name: str) -> bool:
+        """Tell whether work of a name would start at once."""
+
+
 @dataclass(slots=True, eq=False)
 class _Doubt:
     """A claim that may have been made although it failed, or be lost although it was made."""
@@ -94,23 +105,29 @@ class Claimer(Generic[W, C]):
         self,
         demands: Sequence[Demand],
         total: int,
-        accept: Callable[[Sequence[W]], None],
+        taker: Taker[W],
         *,
         may_try: bool,
     ) -> Harvest:
         """Claim up to so much in all; something suspicious only if another trial may begin.
 
-        What is claimed is given to `accept` at once: nothing that comes after may lose it, and
-        from then on it is kept alive.
+        What is claimed is handed over at once: nothing that comes after may lose it, and from
+        then on it is kept alive.
         """
         now = self._clock.now()
         is_single = len(demands) == 1 and min(demands[0].ask, total) == 1
         if is_single and demands[0].free and may_try:
-            return await self._claim_first(demands[0], accept, now)
+            return await self._claim_first(demands[0], taker, now)
         most = max(1, min(total, 2 * total // len(demands))) if self._is_crowded else total
         asks = {demand.name: min(demand.ask, most) for demand in demands}
         candidates = await self._look(asks, total, now)
-        return await self._claim_candidates(candidates, demands, asks, total, accept, now, may_try)
+        harvest, chosen = self._choose(candidates, demands, asks, total)
+        try:
+            await self._claim_chosen(chosen, harvest, taker, now, may_try=may_try)
+        except Exception as error:  # noqa: BLE001  # what was claimed before it must still run
+            harvest.fault = error
+            harvest.more.update(dict.fromkeys(asks, MANY))
+        return harvest
 
     async def resolve_doubts(
         self, accept: Callable[[Sequence[W]], None], *, for_the_last_time: bool = False
@@ -133,9 +150,7 @@ class Claimer(Generic[W, C]):
         """Tell when a claim that may exist unseen is to be looked for, by the loop's time."""
         return min((doubt.look_at for doubt in self._doubts), default=None)
 
-    async def _claim_first(
-        self, demand: Demand, accept: Callable[[Sequence[W]], None], now: datetime
-    ) -> Harvest:
+    async def _claim_first(self, demand: Demand, taker: Taker[W], now: datetime) -> Harvest:
         doubt = _Doubt(now)
         claim = self._queue.claim_first(demand.name, doubt.token, now)
         found = await self._doubting(doubt, claim)
@@ -143,9 +158,7 @@ class Claimer(Generic[W, C]):
         if found is None:
             return harvest
         self._turns.served(demand.name)
-        works = self._certain([found], doubt)
-        accept(works)
-        harvest.count = len(works)
+        harvest.count = _hand_over(self._certain([found], doubt), taker)
         if left_over := demand.left_over(harvest.count):
             harvest.more[demand.name] = left_over
         return harvest
@@ -167,16 +180,14 @@ class Claimer(Generic[W, C]):
             by_name[candidate.name].append(candidate)
         return by_name
 
-    async def _claim_candidates(
+    def _choose(
         self,
         candidates: Mapping[str, list[C]],
         demands: Sequence[Demand],
         asks: Mapping[str, int],
         total: int,
-        accept: Callable[[Sequence[W]], None],
-        now: datetime,
-        may_try: bool,
-    ) -> Harvest:
+    ) -> tuple[Harvest, list[C]]:
+        """Share out what a look has seen, and note where it has left something."""
         harvest = Harvest()
         chosen = self._turns.share_out(candidates, asks, total)
         taken = defaultdict[str, int](int)
@@ -188,35 +199,37 @@ class Claimer(Generic[W, C]):
             left_over = demand.left_over(taken[demand.name])
             if left_over and (may_be_more or taken[demand.name] < seen):
                 harvest.more[demand.name] = left_over
+        return harvest, chosen
+
+    async def _claim_chosen(
+        self,
+        chosen: Sequence[C],
+        harvest: Harvest,
+        taker: Taker[W],
+        now: datetime,
+        *,
+        may_try: bool,
+    ) -> None:
+        """Claim what recovery has brought back first, by itself and not ahead, then the others.
+
+        It may have killed its last process. After the others, it would find no slot.
+        """
+        for candidate in chosen:
+            if not candidate.interrupted:
+                continue
+            is_suspicious = self._source.is_suspicious(candidate)
+            if is_suspicious and not may_try:
+                harvest.awaiting_trial.add(candidate.name)
+                harvest.more[candidate.name] = MANY
+            elif not taker.has_slot(candidate.name):
+                harvest.held_back.add(candidate.name)
+                harvest.more[candidate.name] = MANY
+            else:
+                count = _hand_over(await self._claim_one(candidate, now), taker)
+                harvest.count += count
+                may_try = may_try and not (is_suspicious and count)
         batch = [candidate for candidate in chosen if not candidate.interrupted]
-        alone = [candidate for candidate in chosen if candidate.interrupted]
-        free = {demand.name: demand.free for demand in demands}
-
-        def bring_in(works: Sequence[W]) -> bool:
-            harvest.count += len(works)
-            for work in works:
-                free[work.name] -= 1
-            accept(works)
-            return bool(works)
-
-        try:
-            bring_in(await self._claim_together(batch, now))
-            for candidate in alone:
-                is_suspicious = self._source.is_suspicious(candidate)
-                if free[candidate.name] <= 0:
-                    # What may have killed its last process is claimed by itself, and not ahead.
-                    harvest.held_back.add(candidate.name)
-                    harvest.more[candidate.name] = MANY
-                elif may_try or not is_suspicious:
-                    claimed = bring_in(await self._claim_one(candidate, now))
-                    may_try = may_try and not (is_suspicious and claimed)
-                else:
-                    harvest.awaiting_trial.add(candidate.name)
-                    harvest.more[candidate.name] = MANY
-        except Exception as error:  # noqa: BLE001  # what was claimed before it must still run
-            harvest.fault = error
-            harvest.more.update(dict.fromkeys(asks, MANY))
-        return harvest
+        harvest.count += _hand_over(await self._claim_together(batch, now), taker)
 
     async def _claim_together(self, batch: Sequence[C], now: datetime) -> list[W]:
         if not batch:
@@ -235,7 +248,8 @@ class Claimer(Generic[W, C]):
     async def _doubting(self, doubt: _Doubt, claim: Awaitable[R]) -> R:
         """Remember a claim that failed, for it may have been made all the same.
 
-        So is one whose reply took longer than claims go without renewal: others may have it.
+        Remember as well one whose reply took longer than claims go without renewal: others may
+        have it by now.
         """
         clock = asyncio.get_running_loop().time
         asked_at = clock()
@@ -263,3 +277,8 @@ class Claimer(Generic[W, C]):
             elif one is not None:
                 sound.append(one)
         return sound
+
+
+def _hand_over(works: Sequence[W], taker: Taker[W]) -> int:
+    taker.accept(works)
+    return len(works)

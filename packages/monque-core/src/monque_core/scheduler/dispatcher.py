@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from monque_core.scheduler.source import Ending, Source
     from monque_core.scheduler.wakeups import Wakeups
 
-_LARGEST_BATCH = 1000
 _LONGEST_WAIT_AHEAD = 1.0
 _LONGEST_PLAN = timedelta(seconds=120)
 _SHORTEST_PLAN = timedelta(milliseconds=100)
@@ -129,6 +128,10 @@ class Dispatcher(Loop, Generic[W, C]):
             return True
         del self._paused[name]
         return False
+
+    def has_slot(self, name: str) -> bool:
+        """Tell whether a claim of a name would start at once."""
+        return self._slots.free(name) > self._backlog.count(name)
 
     async def close(self) -> None:
         """Claim nothing more, and let a claim under way finish."""
@@ -251,16 +254,14 @@ class Dispatcher(Loop, Generic[W, C]):
         return max(1, min(own, -(-in_all // max(1, self._contenders))))
 
     async def _claim(self, demands: Sequence[Demand]) -> None:
-        total = min(_LARGEST_BATCH, self._room_in_all(demands))
+        total = min(self._pace.largest_claim(), self._room_in_all(demands))
         for demand in demands:
             self._wakeups.take(demand.name)
         loop = asyncio.get_running_loop()
         asked_at = loop.time()
         self.is_claiming = True
         try:
-            harvest = await self._claimer.claim(
-                demands, total, self._accept, may_try=not self._is_trying()
-            )
+            harvest = await self._claimer.claim(demands, total, self, may_try=not self._is_trying())
         except Exception:
             for demand in demands:
                 self._wakeups.hint(demand.name)
@@ -283,7 +284,7 @@ class Dispatcher(Loop, Generic[W, C]):
 
     def _take_note(self, demands: Sequence[Demand], harvest: Harvest, seconds: float) -> None:
         if harvest.count:
-            self._pace.claimed(seconds)
+            self._pace.claimed(harvest.count, seconds)
         now = asyncio.get_running_loop().time()
         next_poll = now + self._source.polling.took(harvest.count)
         self._next_poll = min(self._next_poll, next_poll)
@@ -296,9 +297,10 @@ class Dispatcher(Loop, Generic[W, C]):
 
     def _accept_unless_held(self, works: Sequence[W]) -> None:
         held = {(run.work.id, run.work.claim_token) for run in self._runs}
-        self._accept([work for work in works if (work.id, work.claim_token) not in held])
+        self.accept([work for work in works if (work.id, work.claim_token) not in held])
 
-    def _accept(self, works: Sequence[W]) -> None:
+    def accept(self, works: Sequence[W]) -> None:
+        """Hold claims from now on, and start what there are slots for."""
         now = asyncio.get_running_loop().time()
         runs = [Run(work, now) for work in works]
         self.claims += len(runs)

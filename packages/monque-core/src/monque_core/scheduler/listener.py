@@ -24,6 +24,7 @@ _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 10.0
 _BUSY_SECONDS = 1.0
 _OWN_WRITES = 10_000
+_LULL_SECONDS = 0.001
 
 
 class Listener(Loop):
@@ -114,11 +115,16 @@ class Listener(Loop):
             self._announcer.stream_connected()
         # What happened before the stream was open is only seen by a look.
         self._see_changes(connected=True)
+        clock = asyncio.get_running_loop().time
         while True:
             await self._dispatcher.idleness.wait()
+            asked_at = clock()
             change = await stream.next()
-            if change is not None and self._take(change):
-                # Asked for more at once, the server would be at it while it is to claim.
+            if change is None or not self._take(change):
+                continue
+            if clock() - asked_at > _LULL_SECONDS:
+                # Asked for more at once, the server would be at it while it is to claim. What
+                # came without a wait has company, though, which had better be claimed with it.
                 await self._dispatcher.until_looked()
 
     def _see_changes(self, *, connected: bool) -> None:

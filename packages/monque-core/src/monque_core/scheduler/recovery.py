@@ -48,14 +48,15 @@ class Recovery(Periodic):
         self._wakeups = wakeups
         self._announcer = announcer
 
-    async def recover_at_birth(self) -> int:
-        """Recover, but let owners renew their claims first.
+    def begin_grace(self) -> float:
+        """Let owners renew their claims before they are taken over, and tell for how long.
 
-        Nobody here can tell whether it was they who fell silent, or MongoDB itself until now.
+        An instance that was just born cannot know whether it was they who fell silent, or MongoDB
+        itself until now.
         """
         grace_seconds = min(_GRACE_SECONDS, self._interval)
         self._store.contact.be_gracious(grace_seconds)
-        return await self.recover(grace_seconds)
+        return grace_seconds
 
     async def recover(self, grace_seconds: float = 0.0) -> int:
         """Make stale jobs pending again, fail those that were interrupted too often."""

@@ -137,18 +137,29 @@ class Ledger:
         if schedule != Rescheduled(job.repeat_interval, job.timezone):
             return schedule
         copy = _failed_copy(job, stored.get("data"), outcome.reason, now)
-        try:
-            await self._collection.insert_one(to_document(copy))
-        except DuplicateKeyError:
-            # Of a run before this one, which takes it back unless it is told whose it is now.
-            await self._collection.update_one(
-                {"_id": copy.id}, {"$set": {"claimToken": job.claim_token}}
-            )
+        await self._leave_behind(copy)
         (verdict,) = await self._settle_group([settlement], now)
         if isinstance(verdict, Rescheduled) or (verdict == "lost" and await self._is_open(job)):
             # Whether there is an occurrence to leave behind is open again, or up to others.
-            await self._collection.delete_one({"_id": copy.id, "claimToken": job.claim_token})
+            mine = {"_id": copy.id, "status": JobStatus.FAILED, "claimToken": copy.claim_token}
+            await self._collection.delete_one(mine)
         return verdict
+
+    async def _leave_behind(self, copy: AnyJob) -> None:
+        """Store the copy of a failed occurrence, or take over the one that is there."""
+        there, mine = {"_id": copy.id, "status": JobStatus.FAILED}, copy.claim_token
+        is_stored = False
+        while not is_stored:
+            try:
+                await self._collection.insert_one(to_document(copy))
+                is_stored = True
+            except DuplicateKeyError:
+                # Of a run before this one, which takes it back unless it is told whose it is now;
+                # or by now of an operator, who has it retried. Or it has just been taken back.
+                taken_over = await self._collection.update_one(
+                    there, {"$set": {"claimToken": mine}}
+                )
+                is_stored = bool(taken_over or await self._collection.find_one({"_id": copy.id}))
 
     async def _is_open(self, job: AnyJob) -> bool:
         """Tell whether a schedule is still at this occurrence, which may yet end in any way."""

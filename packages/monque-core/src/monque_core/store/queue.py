@@ -140,10 +140,12 @@ class Queue:
 
     async def claimed_with(self, token: ObjectId, at: datetime) -> list[AnyJob | Unreadable]:
         """Read back what a token has claimed at that time, though no reply told of it."""
-        # What the claim wrote beside its token, which has no index of its own, finds it.
-        beat = {"heartbeatInterval": self._owner.heartbeat_ms, "lastHeartbeat": at}
         # A claim that a failover takes back must not be run: unlike others, nobody confirmed it.
-        return await self._read_back(beat, token, at, majority=True)
+        return await self._read_back(self._beat(at), token, at, majority=True)
+
+    def _beat(self, at: datetime) -> Document:
+        """Match what a claim wrote beside its token, which has no index of its own."""
+        return {"heartbeatInterval": self._owner.heartbeat_ms, "lastHeartbeat": at}
 
     async def has_due(self, names: Sequence[str], now: datetime) -> bool:
         """Tell whether anything of these names could be claimed now."""
@@ -183,7 +185,7 @@ class Queue:
             )
         except InvalidJobError:
             # It was claimed and cannot be decoded; the token tells which it was.
-            taken = await self.claimed_with(token, now)
+            taken = await self._read_back(self._beat(now), token, now)
             return taken[0] if taken else None
         except OperationFailure as error:
             if not is_of_the_document(error):

@@ -46,13 +46,13 @@ class StaleJobs:
 
     async def find(self, now: datetime, limit: int) -> StaleBatch:
         """See abandoned jobs; documents that are no jobs are failed on the way."""
-        unreadable, self._unsaid = self._unsaid, []
         if not await self._collection.find(PROCESSING, projection={"_id": 0, "status": 1}, limit=1):
             # An idle queue is asked one thing, not two.
-            return StaleBatch([], unreadable, PROCESSING)
+            return StaleBatch([], self._to_be_said(), PROCESSING)
         intervals = await self._collection.distinct("heartbeatInterval", PROCESSING)
         condition = stale(intervals, now, self._lock_timeout)
         jobs: list[AnyJob] = []
+        unreadable = self._to_be_said()
         chosen = {**condition, **self._aside.others}
         for document in await self._collection.find(chosen, limit=limit):
             try:
@@ -62,6 +62,10 @@ class StaleJobs:
                 if aside.error is not None:
                     unreadable.append(aside.error)
         return StaleBatch(jobs, unreadable, condition)
+
+    def _to_be_said(self) -> list[Exception]:
+        unsaid, self._unsaid = self._unsaid, []
+        return unsaid
 
     async def revive(self, batch: StaleBatch, jobs: Sequence[AnyJob], now: datetime) -> int:
         """Make these jobs of the batch pending again, and tell how many were."""
