@@ -79,7 +79,6 @@ class Dispatcher(Loop, Generic[W, C]):
         self._low_water: dict[str, int] = {}
         self._paused: dict[str, float] = {}
         self._contenders = 0
-        self._has_looked = asyncio.Event()
         self._is_closing = False
         self.is_claiming = False
         self.claims = 0
@@ -95,12 +94,6 @@ class Dispatcher(Loop, Generic[W, C]):
         """Ask anew what becomes due, as after a worker was added."""
         self._next_plan = 0.0
         self.look_now()
-
-    async def until_looked(self) -> None:
-        """Wait until what is thought to be due has been looked for."""
-        self._has_looked.clear()
-        self._wakeups.poke()
-        await self._has_looked.wait()
 
     def pause(self, name: str, until: datetime) -> None:
         """Start nothing of a name before that time, and hand back what waits of it."""
@@ -176,7 +169,6 @@ class Dispatcher(Loop, Generic[W, C]):
             await self._wait(loop.time())
 
     async def _wait(self, now: float) -> None:
-        self._has_looked.set()
         if self._slots.free_in_all() and not self._backlog:
             self.idleness.begin()
         until_due = seconds_until(self._wakeups.next_at(), self._clock.now())

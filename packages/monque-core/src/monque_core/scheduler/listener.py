@@ -24,7 +24,6 @@ _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 10.0
 _BUSY_SECONDS = 1.0
 _OWN_WRITES = 10_000
-_LULL_SECONDS = 0.001
 
 
 class Listener(Loop):
@@ -115,33 +114,24 @@ class Listener(Loop):
             self._announcer.stream_connected()
         # What happened before the stream was open is only seen by a look.
         self._see_changes(connected=True)
-        clock = asyncio.get_running_loop().time
         while True:
             await self._dispatcher.idleness.wait()
-            asked_at = clock()
             change = await stream.next()
-            if change is None or not self._take(change):
-                continue
-            if clock() - asked_at > _LULL_SECONDS:
-                # Asked for more at once, the server would be at it while it is to claim. What
-                # came without a wait has company, though, which had better be claimed with it.
-                await self._dispatcher.until_looked()
+            if change is not None:
+                self._take(change)
 
     def _see_changes(self, *, connected: bool) -> None:
         """Poll seldom or often, and look at once: only a look shows what no stream told of."""
         self._polling.sees_changes = connected
         self._dispatcher.replan()
 
-    def _take(self, change: Change) -> bool:
-        """Hint at a change, and tell whether something is due by it."""
+    def _take(self, change: Change) -> None:
         if change.is_insert and change.job_id in self._own:
             del self._own[change.job_id]
-            return False
-        if change.due_at > self._clock.now():
+        elif change.due_at <= self._clock.now():
+            self._wakeups.hint(change.name, 1)
+        else:
             self._wakeups.hint_at(change.name, change.due_at)
-            return False
-        self._wakeups.hint(change.name, 1)
-        return True
 
     def _disconnect(self) -> None:
         if self._is_connected:

@@ -38,7 +38,13 @@ class Runner(Generic[W, C]):
         try:
             worker = self._source.workers[run.work.name]
             run.given = work = self._source.begin(run)
-            await self._call(run, worker, work)
+            limit = self._source.time_limit(run.work, worker)
+            if limit is not None:
+                await self._within(limit, run, worker, work)
+            elif worker.is_async and not self._middleware:
+                await worker.handler(work)  # type: ignore[misc]  # is_async says it is awaitable
+            else:
+                await self._chain(run, worker, work, 0)
         except BaseException as raised:  # noqa: BLE001  # whatever a handler raises is its failure
             error = raised
         duration = timedelta(seconds=time.perf_counter() - started)
@@ -49,14 +55,8 @@ class Runner(Generic[W, C]):
         # A frame that holds the error whose traceback holds the frame waits for the collector.
         error = None
 
-    async def _call(self, run: Run[W], worker: Worker, work: Work) -> None:
-        limit = self._source.time_limit(run.work, worker)
-        if limit is None:
-            if worker.is_async and not self._middleware:
-                await worker.handler(work)  # type: ignore[misc]  # is_async says it is awaitable
-            else:
-                await self._chain(run, worker, work, 0)
-            return
+    async def _within(self, limit: timedelta, run: Run[W], worker: Worker, work: Work) -> None:
+        """Call the handler, and raise `TimeoutError` if it takes longer than that."""
         watch = asyncio.timeout(limit.total_seconds())
         cause: BaseException | None = None
         try:
