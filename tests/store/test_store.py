@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pymongo import AsyncMongoClient
 
 from monque_core import MonqueConnectionError
 from monque_core.store import store as store_module
+from tests.support.proxy import Proxy
 from tests.support.samples import a_job
 from tests.support.stores import open_store
 
@@ -46,3 +49,16 @@ async def test_jobs_and_leases_are_in_collections_of_their_own(any_db: AnyDataba
     await store.leases.take("retention", "me", timedelta(minutes=1))
     await store.dismiss_threads()
     assert set(await db.list_collection_names()) == {"errands", "errands_meta"}
+
+
+async def test_a_clock_that_took_long_to_read_is_read_again(uri: str, db: Db) -> None:
+    async with Proxy(uri) as proxy, AsyncMongoClient[dict[str, Any]](proxy.uri) as client:
+        store = await open_store(client[db.name])
+        reading = proxy.strike(
+            "hold reply", lambda sent: "hello" in sent and sent["$db"] == db.name
+        )
+        preparing = asyncio.create_task(store.prepare())
+        await reading.strikes()
+        await asyncio.sleep(0.2)
+        reading.release()
+        assert (await preparing).took_ns < 200_000_000

@@ -23,6 +23,11 @@ class ServerTime:
     asked_ns: int
     answered_ns: int
 
+    @property
+    def took_ns(self) -> int:
+        """Give the nanoseconds in which nobody knows when the clock was read."""
+        return self.answered_ns - self.asked_ns
+
 
 @dataclass(frozen=True, slots=True)
 class Grant(ServerTime):
