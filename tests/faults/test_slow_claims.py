@@ -34,26 +34,6 @@ async def store_with_one_recovered(monque: Monque, db: AsyncDatabase[dict[str, A
     await jobs_in(db).update_one({"data": "recovered"}, {"$set": {"claims": 1}})
 
 
-async def test_what_is_claimed_runs_while_the_rest_is_still_being_claimed(
-    proxied_db: Any, proxy: Proxy, db: AsyncDatabase[dict[str, Any]]
-) -> None:
-    monque = Monque(proxied_db, **PATIENT)
-    ran = Tally[str]()
-
-    @monque.worker("work", concurrency=5)
-    async def note(job: Job[str]) -> None:
-        ran.add(job.data)
-
-    await store_with_one_recovered(monque, db)
-    fault = proxy.strike("hold reply", claims_together)
-    async with monque:
-        await fault.strikes()
-        await ran.reach(1)
-        assert ran == ["recovered"]
-        fault.release()
-        await ran.reach(3)
-
-
 @pytest.mark.parametrize("held", [claims_alone, claims_together])
 @pytest.mark.parametrize("proxied_db", ["async"], indirect=True)
 async def test_a_stop_in_the_middle_of_a_claim_hands_back_all_of_it(

@@ -100,26 +100,3 @@ async def test_recovered_jobs_do_not_stop_the_others(
         await runs.reach(110)
 
     assert Counter(runs) == {"recovered once": 5, "recovered twice": 5, "innocent": 100}
-
-
-async def test_a_recovered_job_takes_no_slot_that_others_have_by_then(
-    db: AsyncDatabase[dict[str, Any]],
-) -> None:
-    monque = Monque(db, instance_concurrency=2, **NO_POLLS)
-    runs = Tally[str]()
-
-    async def wait(job: Job[str]) -> None:
-        runs.add(job.data)
-        await asyncio.Event().wait()
-
-    monque.worker("a", wait)
-    monque.worker("b", wait)
-    await monque.enqueue_many("a", ["innocent"] * 2)
-    await monque.enqueue_many("b", ["recovered"] * 3)
-    await interrupt(db, "recovered")
-    async with monque:
-        await runs.reach(2)
-        assert "recovered" in runs
-        claimed = await jobs_in(db).count_documents({"data": "recovered", "status": "processing"})
-        assert claimed == runs.count("recovered")
-        await monque.stop(timeout=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from bson import ObjectId
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from monque_core.scheduler.source import Source
 
 R = TypeVar("R")
-W_contra = TypeVar("W_contra", contravariant=True)
 _SECOND_LOOK_AFTER = 5.0
 
 
@@ -61,16 +60,6 @@ class Harvest:
     """What kept the claim from being all that it might have been."""
 
 
-class Taker(Protocol[W_contra]):
-    """Who asks for work, and is given it."""
-
-    def accept(self, works: Sequence[W_contra]) -> None:
-        """Take in what was claimed."""
-
-    def has_slot(self, name: str) -> bool:
-        """Tell whether work of a name would start at once."""
-
-
 @dataclass(slots=True, eq=False)
 class _Doubt:
     """A claim that may have been made although it failed, or be lost although it was made."""
@@ -105,7 +94,7 @@ class Claimer(Generic[W, C]):
         self,
         demands: Sequence[Demand],
         total: int,
-        taker: Taker[W],
+        hold: Callable[[Sequence[W]], None],
         *,
         may_try: bool,
     ) -> Harvest:
@@ -117,20 +106,21 @@ class Claimer(Generic[W, C]):
         now = self._clock.now()
         is_single = len(demands) == 1 and min(demands[0].ask, total) == 1
         if is_single and demands[0].free and may_try:
-            return await self._claim_first(demands[0], taker, now)
+            return await self._claim_first(demands[0], hold, now)
         most = max(1, min(total, 2 * total // len(demands))) if self._is_crowded else total
         asks = {demand.name: min(demand.ask, most) for demand in demands}
         candidates = await self._look(asks, total, now)
         harvest, chosen = self._choose(candidates, demands, asks, total)
+        free = {demand.name: demand.free for demand in demands}
         try:
-            await self._claim_chosen(chosen, harvest, taker, now, may_try=may_try)
+            await self._claim_chosen(chosen, free, harvest, hold, now, may_try=may_try)
         except Exception as error:  # noqa: BLE001  # what was claimed before it must still run
             harvest.fault = error
             harvest.more.update(dict.fromkeys(asks, MANY))
         return harvest
 
     async def resolve_doubts(
-        self, accept: Callable[[Sequence[W]], None], *, for_the_last_time: bool = False
+        self, hold: Callable[[Sequence[W]], None], *, for_the_last_time: bool = False
     ) -> None:
         """Read back claims whose reply was lost, at once and again a little later.
 
@@ -140,7 +130,7 @@ class Claimer(Generic[W, C]):
         for doubt in list(self._doubts):
             if clock() < doubt.look_at and not for_the_last_time:
                 continue
-            accept(self._sound(await self._queue.claimed_with(doubt.token, doubt.claimed_at)))
+            hold(self._sound(await self._queue.claimed_with(doubt.token, doubt.claimed_at)))
             if doubt.look_at:
                 self._doubts.remove(doubt)
             else:
@@ -150,7 +140,9 @@ class Claimer(Generic[W, C]):
         """Tell when a claim that may exist unseen is to be looked for, by the loop's time."""
         return min((doubt.look_at for doubt in self._doubts), default=None)
 
-    async def _claim_first(self, demand: Demand, taker: Taker[W], now: datetime) -> Harvest:
+    async def _claim_first(
+        self, demand: Demand, hold: Callable[[Sequence[W]], None], now: datetime
+    ) -> Harvest:
         doubt = _Doubt(now)
         claim = self._queue.claim_first(demand.name, doubt.token, now)
         found = await self._doubting(doubt, claim)
@@ -158,7 +150,9 @@ class Claimer(Generic[W, C]):
         if found is None:
             return harvest
         self._turns.served(demand.name)
-        harvest.count = _hand_over(self._certain([found], doubt), taker)
+        works = self._certain([found], doubt)
+        hold(works)
+        harvest.count = len(works)
         if left_over := demand.left_over(harvest.count):
             harvest.more[demand.name] = left_over
         return harvest
@@ -204,16 +198,24 @@ class Claimer(Generic[W, C]):
     async def _claim_chosen(
         self,
         chosen: Sequence[C],
+        free: dict[str, int],
         harvest: Harvest,
-        taker: Taker[W],
+        hold: Callable[[Sequence[W]], None],
         now: datetime,
         *,
         may_try: bool,
     ) -> None:
-        """Claim what recovery has brought back first, by itself and not ahead, then the others.
+        """Claim the innocent together, and by itself and not ahead what recovery brought back."""
 
-        It may have killed its last process. After the others, it would find no slot.
-        """
+        def bring_in(works: Sequence[W]) -> int:
+            hold(works)
+            for work in works:
+                free[work.name] -= 1
+            harvest.count += len(works)
+            return len(works)
+
+        batch = [candidate for candidate in chosen if not candidate.interrupted]
+        bring_in(await self._claim_together(batch, now))
         for candidate in chosen:
             if not candidate.interrupted:
                 continue
@@ -221,15 +223,12 @@ class Claimer(Generic[W, C]):
             if is_suspicious and not may_try:
                 harvest.awaiting_trial.add(candidate.name)
                 harvest.more[candidate.name] = MANY
-            elif not taker.has_slot(candidate.name):
+            elif free[candidate.name] <= 0:
                 harvest.held_back.add(candidate.name)
                 harvest.more[candidate.name] = MANY
             else:
-                count = _hand_over(await self._claim_one(candidate, now), taker)
-                harvest.count += count
+                count = bring_in(await self._claim_one(candidate, now))
                 may_try = may_try and not (is_suspicious and count)
-        batch = [candidate for candidate in chosen if not candidate.interrupted]
-        harvest.count += _hand_over(await self._claim_together(batch, now), taker)
 
     async def _claim_together(self, batch: Sequence[C], now: datetime) -> list[W]:
         if not batch:
@@ -277,8 +276,3 @@ class Claimer(Generic[W, C]):
             elif one is not None:
                 sound.append(one)
         return sound
-
-
-def _hand_over(works: Sequence[W], taker: Taker[W]) -> int:
-    taker.accept(works)
-    return len(works)

@@ -122,10 +122,6 @@ class Dispatcher(Loop, Generic[W, C]):
         del self._paused[name]
         return False
 
-    def has_slot(self, name: str) -> bool:
-        """Tell whether a claim of a name would start at once."""
-        return self._slots.free(name) > self._backlog.count(name)
-
     async def close(self) -> None:
         """Claim nothing more, and let a claim under way finish."""
         self._is_closing = True
@@ -137,7 +133,7 @@ class Dispatcher(Loop, Generic[W, C]):
         """Return the claims that have no slot, those included whose reply has not come."""
         for run in self._backlog.pop_overdue(float("inf")):
             self._release(run)
-        await self._claimer.resolve_doubts(self._accept_unless_held, for_the_last_time=True)
+        await self._claimer.resolve_doubts(self._hold_unless_held, for_the_last_time=True)
 
     async def _run(self) -> None:
         while not self._is_closing:
@@ -153,7 +149,7 @@ class Dispatcher(Loop, Generic[W, C]):
     async def _turn(self) -> None:
         """Claim if there is anything to claim, else wait for something to change."""
         loop = asyncio.get_running_loop()
-        await self._claimer.resolve_doubts(self._accept_unless_held)
+        await self._claimer.resolve_doubts(self._hold_unless_held)
         self._release_overdue(loop.time())
         self._start_what_can()
         await self._plan(loop.time())
@@ -253,7 +249,9 @@ class Dispatcher(Loop, Generic[W, C]):
         asked_at = loop.time()
         self.is_claiming = True
         try:
-            harvest = await self._claimer.claim(demands, total, self, may_try=not self._is_trying())
+            harvest = await self._claimer.claim(
+                demands, total, self._hold, may_try=not self._is_trying()
+            )
         except Exception:
             for demand in demands:
                 self._wakeups.hint(demand.name)
@@ -264,6 +262,8 @@ class Dispatcher(Loop, Generic[W, C]):
                 raise harvest.fault
         finally:
             self.is_claiming = False
+            if not self._is_closing:
+                self._start_what_can()
             self._slots.poke_others()
 
     def _room_in_all(self, demands: Sequence[Demand]) -> int:
@@ -287,12 +287,12 @@ class Dispatcher(Loop, Generic[W, C]):
         for name, count in harvest.more.items():
             self._wakeups.hint(name, count)
 
-    def _accept_unless_held(self, works: Sequence[W]) -> None:
+    def _hold_unless_held(self, works: Sequence[W]) -> None:
         held = {(run.work.id, run.work.claim_token) for run in self._runs}
-        self.accept([work for work in works if (work.id, work.claim_token) not in held])
+        self._hold([work for work in works if (work.id, work.claim_token) not in held])
 
-    def accept(self, works: Sequence[W]) -> None:
-        """Hold claims from now on, and start what there are slots for."""
+    def _hold(self, works: Sequence[W]) -> None:
+        """Keep claims alive from now on, and let them wait for a slot."""
         now = asyncio.get_running_loop().time()
         runs = [Run(work, now) for work in works]
         self.claims += len(runs)
@@ -306,7 +306,6 @@ class Dispatcher(Loop, Generic[W, C]):
             self._backlog.add(run)
             if self._source.is_on_trial(run.work):
                 self._probation.begin(run, now)
-        self._start_what_can()
 
     def _start_what_can(self) -> None:
         if not self._backlog:
