@@ -87,14 +87,14 @@ async def test_jobs_claimed_ahead_go_back_uncounted_at_stop(
 ) -> None:
     log = CommandLog()
     handed_back = asyncio.Event()
-    hand_back = Dispatcher.hand_back
+    hand_back = Dispatcher.release_unstarted
 
     async def tell_when_done(dispatcher: Dispatcher) -> None:
         await hand_back(dispatcher)
         handed_back.set()
 
     # A release in the log may be one of before the stop, where machine or jobs are slow.
-    monkeypatch.setattr(Dispatcher, "hand_back", tell_when_done)
+    monkeypatch.setattr(Dispatcher, "release_unstarted", tell_when_done)
     async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
         db = client[database_name]
         sudden = ShortThenLong(db)

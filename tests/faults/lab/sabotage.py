@@ -109,8 +109,8 @@ def _keys_ignored() -> None:
 
 def _limits_ignored() -> None:
     """Run more at once than was asked for."""
-    own_free, free = Slots.own_free, Slots.free
-    _put(Slots, "own_free", lambda self, name: own_free(self, name) + 3)
+    own_free, free = Slots._own_free, Slots.free
+    _put(Slots, "_own_free", lambda self, name: own_free(self, name) + 3)
     _put(Slots, "free", lambda self, name: free(self, name) + 3)
 
 
@@ -167,7 +167,7 @@ def _forgotten_at_stop() -> None:
         self._backlog.pop_overdue(float("inf"))
 
     _put(Ledger, "settle", unless_released)
-    _put(Dispatcher, "hand_back", nothing)
+    _put(Dispatcher, "release_unstarted", nothing)
 
 
 def _given_up_too_early() -> None:
@@ -195,7 +195,7 @@ def _handed_back_while_running() -> None:
 
     async def careless(self: Runner[Any, Any], run: Any, ended: Any) -> None:
         if run.work.name == "long":
-            await self._source.settle([self._source.hand_back(run)], run.work.locked_at)
+            await self._source.settle([self._source.release(run)], run.work.locked_at)
         await execute(self, run, ended)
 
     _put(Runner, "execute", careless)
@@ -203,14 +203,14 @@ def _handed_back_while_running() -> None:
 
 def _silent() -> None:
     """Keep some outcomes to oneself that were written."""
-    announce = JobSource._announce
+    announce = JobSource._publish
     numbers = itertools.count(1)
 
     def sometimes(self: JobSource, ending: Any, now: Any) -> None:
         if next(numbers) % _EVERY:
             announce(self, ending, now)
 
-    _put(JobSource, "_announce", sometimes)
+    _put(JobSource, "_publish", sometimes)
 
 
 def _delay_ignored() -> None:

@@ -20,11 +20,11 @@ from monque_core.jobs.rules import (
 from monque_core.options import MonqueOptions, Options
 from monque_core.producer import Producer
 from monque_core.reactions import Reactions
-from monque_core.reactive.announcer import TaskAnnouncer
+from monque_core.reactive.event_publisher import TaskEventPublisher
 from monque_core.reactive.reactor import Reactor
 from monque_core.reactive.registry import Registry
-from monque_core.scheduler.announcer import Announcer
 from monque_core.scheduler.engine import Engine
+from monque_core.scheduler.event_publisher import EventPublisher
 from monque_core.scheduler.job_source import retry_policy
 from monque_core.scheduler.lease import InstanceLease, adjust
 from monque_core.scheduler.loop import end
@@ -78,7 +78,7 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
         self._options = Options.parse(options)
         self._store = Store(db, self._options)
         self._limits = Limits(self._store.codec, self._options.max_payload_size)
-        self._announcer = Announcer(self, self._store.contact)
+        self._publisher = EventPublisher(self, self._store.contact)
         # One holder for all lives of this object: a lease of its own never keeps it out.
         self._holder = str(uuid.uuid4())
 
@@ -119,7 +119,7 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
                 self._holder,
                 self._options.clock,
                 self._options,
-                self._announcer,
+                self._publisher,
             )
             await lease.check()
             recovery = self._recovery()
@@ -331,14 +331,14 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
                 self._options,
                 self._workers,
                 self._middleware,
-                self._announcer,
+                self._publisher,
             )
             reactor = Reactor(
                 self._store,
                 self._options,
                 self._reactive,
                 engine,
-                TaskAnnouncer(self._announcer),
+                TaskEventPublisher(self._publisher),
             )
             reactor.serve()
             await engine.start()
@@ -400,7 +400,7 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
             options.heartbeat_interval,
             Runs[AnyJob](),
             Wakeups(self._workers),
-            self._announcer,
+            self._publisher,
         )
 
 

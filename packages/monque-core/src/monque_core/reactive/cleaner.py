@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from monque_core.clock import Clock
     from monque_core.options import ReactiveOptions
     from monque_core.reactive.agenda import Agenda
-    from monque_core.reactive.announcer import TaskAnnouncer
+    from monque_core.reactive.event_publisher import TaskEventPublisher
     from monque_core.store.tasks.store import TaskStore
     from monque_core.tasks.definition import Declaration
 
@@ -28,13 +28,13 @@ class Cleaner:
         agenda: Agenda,
         clock: Clock,
         options: ReactiveOptions,
-        announcer: TaskAnnouncer,
+        publisher: TaskEventPublisher,
     ) -> None:
         self._store = store
         self._agenda = agenda
         self._clock = clock
         self._interval = to_timedelta(options.cleanup_interval).total_seconds()
-        self._announcer = announcer
+        self._publisher = publisher
         self._next_at = 0.0
         self._signal = asyncio.Event()
 
@@ -70,7 +70,7 @@ class Cleaner:
         except LeadershipLostError:
             raise
         except Exception as error:  # noqa: BLE001  # the next look tries again
-            self._announcer.errored(error)
+            self._publisher.errored(error)
 
     def _look_at(self, at: float) -> None:
         if at < self._next_at:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from monque_core.options import Options
-    from monque_core.reactive.announcer import TaskAnnouncer
+    from monque_core.reactive.event_publisher import TaskEventPublisher
     from monque_core.reactive.leader import Leadership
     from monque_core.store.tasks.store import TaskStore
 
@@ -32,13 +32,13 @@ class Conductor:
         options: Options,
         planned: Callable[[str, datetime, int], None],
         has_read: Callable[[Agenda], None],
-        announcer: TaskAnnouncer,
+        publisher: TaskEventPublisher,
     ) -> None:
         self._store = store
         self._options = options
         self._planned = planned
         self._tell_read = has_read
-        self._announcer = announcer
+        self._publisher = publisher
         self._look_gap = to_timedelta(options.reactive_options.leader_lease).total_seconds() / 3
         self._signal = asyncio.Event()
         self._has_read = asyncio.Event()
@@ -54,19 +54,19 @@ class Conductor:
 
     async def lead(self, leadership: Leadership) -> None:
         """Plan until cancelled."""
-        store, pace, announcer = self._store, self._options.reactive_options, self._announcer
+        store, pace, publisher = self._store, self._options.reactive_options, self._publisher
         clock = self._options.clock
         agenda = Agenda()
         self._followers = {}
-        cleaner = Cleaner(store, agenda, clock, pace, announcer)
-        planner = Planner(store, agenda, leadership, clock, self._planned, cleaner, announcer)
+        cleaner = Cleaner(store, agenda, clock, pace, publisher)
+        planner = Planner(store, agenda, leadership, clock, self._planned, cleaner, publisher)
         self._reconciler = reconciler = Reconciler(
-            store, agenda, planner, cleaner, leadership, clock, pace, announcer
+            store, agenda, planner, cleaner, leadership, clock, pace, publisher
         )
 
         def follower(database: str) -> Follower:
             return Follower(
-                database, store, agenda, planner, reconciler, leadership, clock, pace, announcer
+                database, store, agenda, planner, reconciler, leadership, clock, pace, publisher
             )
 
         try:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from monque_core.options import Options
-    from monque_core.reactive.announcer import TaskAnnouncer
     from monque_core.reactive.conductor import Conductor
+    from monque_core.reactive.event_publisher import TaskEventPublisher
     from monque_core.reactive.registry import Registry
     from monque_core.store.tasks.store import TaskStore
 
@@ -30,9 +30,9 @@ class Declarer(Loop):
         options: Options,
         registry: Registry,
         conductor: Conductor,
-        announcer: TaskAnnouncer,
+        publisher: TaskEventPublisher,
     ) -> None:
-        super().__init__(announcer.errored)
+        super().__init__(publisher.errored)
         self._store = store
         self._clock = options.clock
         self._registry = registry

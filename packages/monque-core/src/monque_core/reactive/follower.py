@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from monque_core.clock import Clock
     from monque_core.options import ReactiveOptions
     from monque_core.reactive.agenda import Agenda
-    from monque_core.reactive.announcer import TaskAnnouncer
+    from monque_core.reactive.event_publisher import TaskEventPublisher
     from monque_core.reactive.leader import Leadership
     from monque_core.reactive.planner import Planner
     from monque_core.reactive.reconciler import Reconciler
@@ -47,7 +47,7 @@ class Follower:
         leadership: Leadership,
         clock: Clock,
         options: ReactiveOptions,
-        announcer: TaskAnnouncer,
+        publisher: TaskEventPublisher,
     ) -> None:
         self._database = database
         self._store = store
@@ -58,7 +58,7 @@ class Follower:
         self._clock = clock
         self._flush_size = options.flush_size
         self._longest_linger = to_timedelta(options.flush_interval).total_seconds()
-        self._announcer = announcer
+        self._publisher = publisher
         self._reading: asyncio.Task[None] | None = None
         self._is_asked_anew = asyncio.Event()
         self._is_token_useless = False
@@ -96,12 +96,12 @@ class Follower:
             try:
                 await self._follow()
             except ChangeStreamUnavailableError as error:
-                self._announcer.unwatched(str(error))
+                self._publisher.unwatched(str(error))
                 await self._do_without()
             except LeadershipLostError:
                 raise
             except Exception as error:  # noqa: BLE001  # whatever broke the stream, open a new one
-                self._announcer.stream_failed(error)
+                self._publisher.stream_failed(error)
                 await asyncio.sleep(self._pause)
                 self._pause = min(_LONGEST_PAUSE, 2 * self._pause)
 
@@ -134,7 +134,7 @@ class Follower:
             try:
                 return await sources.open(self._database, watched, token, longest_wait=hurried)
             except HistoryLostError as error:
-                self._announcer.errored(error)
+                self._publisher.errored(error)
         stream = await sources.open(self._database, watched, longest_wait=hurried)
         try:
             if token is None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from monque_core.options import Options
-    from monque_core.reactive.announcer import TaskAnnouncer
+    from monque_core.reactive.event_publisher import TaskEventPublisher
     from monque_core.store.leases import Leases
 
 _RENEWALS_PER_LEASE = 3
@@ -82,16 +82,16 @@ class Leader(Loop):
         leases: Leases,
         options: Options,
         planning: Planning,
-        announcer: TaskAnnouncer,
+        publisher: TaskEventPublisher,
     ) -> None:
-        super().__init__(announcer.errored)
+        super().__init__(publisher.errored)
         duration = to_timedelta(options.reactive_options.leader_lease)
         self._leadership = Leadership(leases, options.scheduler_instance_id, duration)
         self._gap = duration.total_seconds() / _RENEWALS_PER_LEASE
         self._look_gap = duration.total_seconds() / _LOOKS_PER_LEASE
         self._planning = planning
         self._instance_id = options.scheduler_instance_id
-        self._announcer = announcer
+        self._publisher = publisher
         self.is_leading = False
         self.is_decided = asyncio.Event()
         """Set once it is known whether this instance leads."""
@@ -121,7 +121,7 @@ class Leader(Loop):
         self.is_leading = True
         self.is_over.clear()
         self.is_decided.set()
-        self._announcer.leads(self._instance_id, leadership.term)
+        self._publisher.leads(self._instance_id, leadership.term)
         renewing = asyncio.create_task(self._renew(), name="monque-leader-lease")
         planning = asyncio.create_task(self._plan(), name="monque-leader-plan")
         try:
@@ -135,7 +135,7 @@ class Leader(Loop):
     async def _cease(self, *tasks: asyncio.Task[None]) -> None:
         for task in tasks:
             await end(task)
-        self._announcer.leads_no_more(self._instance_id, self._leadership.term)
+        self._publisher.leads_no_more(self._instance_id, self._leadership.term)
         await self._lay_down()
 
     async def _plan(self) -> None:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from monque_core.clock import Clock
     from monque_core.reactive.agenda import Agenda
-    from monque_core.reactive.announcer import TaskAnnouncer
     from monque_core.reactive.batch import Batch
     from monque_core.reactive.cleaner import Cleaner
+    from monque_core.reactive.event_publisher import TaskEventPublisher
     from monque_core.reactive.leader import Leadership
     from monque_core.store.tasks.store import TaskStore
     from monque_core.tasks.definition import Declaration
@@ -38,7 +38,7 @@ class Planner:
         clock: Clock,
         planned: Callable[[str, datetime, int], None],
         cleaner: Cleaner,
-        announcer: TaskAnnouncer,
+        publisher: TaskEventPublisher,
     ) -> None:
         self._store = store
         self._agenda = agenda
@@ -46,7 +46,7 @@ class Planner:
         self._clock = clock
         self._planned = planned
         self._cleaner = cleaner
-        self._announcer = announcer
+        self._publisher = publisher
         self._flushing = asyncio.Lock()
 
     async def flush(self, database: str, batch: Batch) -> None:
@@ -103,7 +103,7 @@ class Planner:
             ),
             self._leadership.term,
         )
-        self._announcer.errored(UnplannableError(declaration.name, source_id, error))
+        self._publisher.errored(UnplannableError(declaration.name, source_id, error))
 
     async def _begin_anew(self, declaration: Declaration) -> None:
         """Re-arm all documents of a task: they went with their collection, or came with it."""
@@ -118,7 +118,7 @@ class Planner:
 
     async def _set_aside(self, declaration: Declaration, error: TaskBrokenError) -> None:
         """Let a task that cannot be planned hold up no other; it is examined again later."""
-        self._announcer.errored(error)
+        self._publisher.errored(error)
         ask = self._store.progress.ask_reconcile
         await self._insist(
             partial(ask, declaration.name, "it could not be planned", self._clock.now())
@@ -138,7 +138,7 @@ class Planner:
                 await write()
                 return
             except MonqueConnectionError as error:
-                self._announcer.errored(error)
+                self._publisher.errored(error)
                 is_term_new = False
             await asyncio.sleep(pause)
             pause = min(_LONGEST_PAUSE, 2 * pause)

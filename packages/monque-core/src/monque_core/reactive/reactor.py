@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from monque_core.options import Options
     from monque_core.reactive.agenda import Agenda
-    from monque_core.reactive.announcer import TaskAnnouncer
+    from monque_core.reactive.event_publisher import TaskEventPublisher
     from monque_core.reactive.registry import Place, Registry
     from monque_core.scheduler.engine import Engine
-    from monque_core.scheduler.lane import Lane
+    from monque_core.scheduler.pipeline import Pipeline
     from monque_core.store.store import Store
     from monque_core.store.tasks.queue import TaskCandidate
     from monque_core.tasks.record import TaskRecord
@@ -35,17 +35,17 @@ class Reactor:
         options: Options,
         registry: Registry,
         engine: Engine,
-        announcer: TaskAnnouncer,
+        publisher: TaskEventPublisher,
     ) -> None:
         self._store = store
         self._options = options
         self._registry = registry
         self._engine = engine
-        self._announcer = announcer
-        self._lanes: dict[Place, Lane[TaskRecord, TaskCandidate]] = {}
-        self._conductor = Conductor(store.tasks, options, self._planned, self._read, announcer)
-        self._leader = Leader(store.leases, options, self._conductor, announcer)
-        self._declarer = Declarer(store.tasks, options, registry, self._conductor, announcer)
+        self._publisher = publisher
+        self._pipelines: dict[Place, Pipeline[TaskRecord, TaskCandidate]] = {}
+        self._conductor = Conductor(store.tasks, options, self._planned, self._read, publisher)
+        self._leader = Leader(store.leases, options, self._conductor, publisher)
+        self._declarer = Declarer(store.tasks, options, registry, self._conductor, publisher)
         self._is_at_work = False
 
     def serve(self) -> None:
@@ -53,8 +53,8 @@ class Reactor:
         if not len(self._registry):
             return
         for place, workers in self._registry.places.items():
-            if place in self._lanes:
-                self._lanes[place].dispatcher.replan()
+            if place in self._pipelines:
+                self._pipelines[place].dispatcher.look_ahead_again()
                 continue
             wakeups = Wakeups(workers)
             definitions = self._registry.definitions
@@ -65,10 +65,10 @@ class Reactor:
                 workers,
                 self._options,
                 wakeups,
-                self._announcer,
+                self._publisher,
             )
-            self._lanes[place] = lane = self._engine.open_lane(source, wakeups)
-            source.pause = lane.dispatcher.pause
+            self._pipelines[place] = pipeline = self._engine.open_pipeline(source, wakeups)
+            source.pause = pipeline.dispatcher.pause
         if self._is_at_work:
             self._declarer.declare_soon()
         else:
@@ -105,9 +105,9 @@ class Reactor:
 
     def _planned(self, name: str, due_at: datetime, count: int) -> None:
         """Be told that so many records of a task may become due then."""
-        for lane in self._lanes.values():
-            if name in lane.source.workers:
+        for pipeline in self._pipelines.values():
+            if name in pipeline.source.workers:
                 if due_at <= self._options.clock.now():
-                    lane.wakeups.hint(name, count)
+                    pipeline.wakeups.hint(name, count)
                 else:
-                    lane.wakeups.hint_at(name, due_at, MANY)
+                    pipeline.wakeups.hint_at(name, due_at, MANY)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from monque_core.clock import Clock
     from monque_core.options import ReactiveOptions
     from monque_core.reactive.agenda import Agenda
-    from monque_core.reactive.announcer import TaskAnnouncer
     from monque_core.reactive.cleaner import Cleaner
+    from monque_core.reactive.event_publisher import TaskEventPublisher
     from monque_core.reactive.leader import Leadership
     from monque_core.reactive.planner import Planner
     from monque_core.store.tasks.progress import DeclaredTask, Phase, Reconciliation
@@ -43,7 +43,7 @@ class Reconciler:
         leadership: Leadership,
         clock: Clock,
         options: ReactiveOptions,
-        announcer: TaskAnnouncer,
+        publisher: TaskEventPublisher,
     ) -> None:
         self._store = store
         self._agenda = agenda
@@ -52,7 +52,7 @@ class Reconciler:
         self._leadership = leadership
         self._clock = clock
         self._batch_size = options.flush_size
-        self._announcer = announcer
+        self._publisher = publisher
         self._signal = asyncio.Event()
         self._pauses: dict[str, float] = {}
         self._not_before: dict[str, float] = {}
@@ -103,7 +103,7 @@ class Reconciler:
         except _AskedAnew:
             self.poke()
         except Exception as error:  # noqa: BLE001  # it stays to be examined
-            self._announcer.errored(error)
+            self._publisher.errored(error)
             pause = self._pauses.get(name, _FIRST_PAUSE)
             self._not_before[name] = asyncio.get_running_loop().time() + pause
             self._pauses[name] = min(_LONGEST_PAUSE, 2 * pause)
@@ -124,7 +124,7 @@ class Reconciler:
         await self._store.prepare(declaration)
         # Before the first id is read: what changes from now on must be planned.
         self._agenda.broken.discard(declaration.name)
-        self._announcer.reconciles(declaration.name, asked.reason)
+        self._publisher.reconciles(declaration.name, asked.reason)
         documents = 0
         if asked.phase == "scan":
             documents = await self._scan(declaration, asked)
@@ -136,7 +136,7 @@ class Reconciler:
         ):
             # What could not be planned for and is still there was parked again by this one.
             await progress.unpark_before(declaration.name, asked.asked_at)
-            self._announcer.reconciled(declaration.name, asked.reason, documents)
+            self._publisher.reconciled(declaration.name, asked.reason, documents)
             self._cleaner.poke()
 
     async def _scan(self, declaration: Declaration, asked: Reconciliation) -> int:

@@ -9,7 +9,7 @@ from monque_core.errors import OwnershipLostError
 from monque_core.jobs.outcome import failure_reason
 from monque_core.reactive.run import BaseRun, NoLongerMatches, ReactiveTask, SyncReactiveTask
 from monque_core.scheduler.polling import AdaptivePolling
-from monque_core.scheduler.source import Ending, Source
+from monque_core.scheduler.source import RunResult, Source
 from monque_core.store.handle import native_session
 from monque_core.store.tasks.ledger import TaskSettlement, TaskVerdict
 from monque_core.store.tasks.queue import Spent, TaskCandidate
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from monque_core.options import Options
-    from monque_core.reactive.announcer import TaskAnnouncer
+    from monque_core.reactive.event_publisher import TaskEventPublisher
     from monque_core.reactive.registry import Registry
     from monque_core.scheduler.runs import Run
     from monque_core.scheduler.source import Claim
@@ -57,73 +57,73 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
         workers: Workers,
         options: Options,
         wakeups: Wakeups,
-        announcer: TaskAnnouncer,
+        publisher: TaskEventPublisher,
     ) -> None:
         self.queue = records.queue
         self.workers = workers
         self.polling = AdaptivePolling(_SHORTEST_GAP, _LONGEST_GAP)
         self.renewal_interval = records.renewal_interval
         self.pause: Callable[[str, datetime], None] = _not_at_work
-        """Start no run of a task before a time; the lane sets it."""
+        """Start no run of a task before a time; the pipeline sets it."""
         self._records = records
         self._sources = sources
         self._registry = registry
         self._clock = options.clock
         self._wakeups = wakeups
-        self._announcer = announcer
+        self._publisher = publisher
 
-    def is_suspicious(self, candidate: TaskCandidate) -> bool:
+    def is_suspect(self, candidate: TaskCandidate) -> bool:
         """Tell whether a record may be what killed its processes: one of them died at it."""
         return candidate.interrupted
 
-    def is_on_trial(self, work: TaskRecord) -> bool:
+    def needs_isolation(self, work: TaskRecord) -> bool:
         """Tell whether a claimed record was suspicious when it was waiting."""
         return bool(work.history) and work.history[-1].status == ExecutionStatus.INTERRUPTED
 
-    def turned_away(self, found: TurnedAway, error: Exception) -> None:
+    def report_rejected(self, rejected: TurnedAway, error: Exception) -> None:
         """Say that a record was given up with its process, or is no record."""
-        if isinstance(found, Spent):
-            self._announcer.failed(found.record, error, will_retry=False)
+        if isinstance(rejected, Spent):
+            self._publisher.failed(rejected.record, error, will_retry=False)
         else:
-            self._announcer.errored(error)
+            self._publisher.errored(error)
 
     def begin(self, run: Run[TaskRecord]) -> Work:
         """Say that a task starts, and give its handler what it works with."""
         record = run.work
         kind = ReactiveTask if self.workers[record.task].is_async else SyncReactiveTask
-        self._announcer.started(record)
+        self._publisher.started(record)
         return kind(record, self)
 
-    def time_limit(self, work: TaskRecord, worker: Worker) -> timedelta | None:  # noqa: ARG002
+    def timeout(self, work: TaskRecord, worker: Worker) -> timedelta | None:  # noqa: ARG002
         """Tell how long one run may take."""
         return worker.timeout
 
     def conclude(
         self, run: Run[TaskRecord], error: BaseException | None, duration: timedelta
-    ) -> Ending[TaskRecord]:
+    ) -> RunResult[TaskRecord]:
         """Decide what the end of a handler means for its record."""
-        return Ending(run, self._outcome(run, error), error, duration)
+        return RunResult(run, self._outcome(run, error), error, duration)
 
-    def hand_back(self, run: Run[TaskRecord]) -> Ending[TaskRecord]:
+    def release(self, run: Run[TaskRecord]) -> RunResult[TaskRecord]:
         """End a claim as if it had never been made."""
-        return Ending(run, RELEASED, None, timedelta(0))
+        return RunResult(run, RELEASED, None, timedelta(0))
 
     async def settle(
-        self, endings: Sequence[Ending[TaskRecord]], now: datetime
+        self, results: Sequence[RunResult[TaskRecord]], now: datetime
     ) -> list[TaskVerdict]:
         """Write outcomes, and say for each what became of it."""
         settlements = [
-            TaskSettlement(ending.run.work, ending.outcome, ending.duration) for ending in endings
+            TaskSettlement(result.run.work, result.outcome, result.duration) for result in results
         ]
         return await self._records.ledger.settle(settlements, now)
 
-    def close(self, ending: Ending[TaskRecord], verdict: TaskVerdict, now: datetime) -> bool:  # noqa: ARG002
+    def finalize(self, result: RunResult[TaskRecord], verdict: TaskVerdict, now: datetime) -> bool:  # noqa: ARG002
         """Tell what was written."""
-        record = ending.run.work
+        record = result.run.work
         if verdict == "lost":
-            self.lost(record)
+            self.report_lost(record)
             return True
-        self._announce(ending, verdict)
+        self._announce(result, verdict)
         return True
 
     async def renew(self, runs: Sequence[Run[TaskRecord]], now: datetime) -> Collection[Claim]:
@@ -137,13 +137,13 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
         lost = await self._records.ledger.renew(renewable, now) if renewable else set()
         return lost - {(run.work.id, run.work.claim_token) for run in runs if _may_be_over(run)}
 
-    def refused(self, work: TaskRecord, error: Exception) -> None:
+    def report_write_error(self, work: TaskRecord, error: Exception) -> None:
         """Say that MongoDB refuses an outcome, which is kept and tried again."""
-        self._announcer.errored(error, work)
+        self._publisher.errored(error, work)
 
-    def lost(self, work: TaskRecord) -> None:
+    def report_lost(self, work: TaskRecord) -> None:
         """Say that a claim was taken over while its handler ran."""
-        self._announcer.errored(_ownership_lost(work), work)
+        self._publisher.errored(_ownership_lost(work), work)
 
     def now(self) -> datetime:
         """Give the current time of the server."""
@@ -185,29 +185,29 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
         definition = self._registry[record.task]
         return after_failure(definition, record, failure_reason(error), self._clock.now())
 
-    def _announce(self, ending: Ending[TaskRecord], stored: TaskRecord) -> None:
-        outcome = ending.outcome
+    def _announce(self, result: RunResult[TaskRecord], stored: TaskRecord) -> None:
+        outcome = result.outcome
         if stored.next_run_at is not None and stored.status == TaskStatus.PENDING:
             self._wakeups.hint_at(stored.task, stored.next_run_at)
         match outcome:
             case Released():
                 self._wakeups.hint(stored.task, 1)
             case Skipped():
-                self._announcer.skipped(stored, ending.duration)
+                self._publisher.skipped(stored, result.duration)
             case Failed() | GivenUp() | Deferred(reason=str()):
-                self._announce_failure(ending, stored)
+                self._announce_failure(result, stored)
             case _:
-                self._announcer.completed(stored, ending.duration)
+                self._publisher.completed(stored, result.duration)
 
-    def _announce_failure(self, ending: Ending[TaskRecord], stored: TaskRecord) -> None:
-        error = ending.error or RuntimeError(stored.last_error)
-        if _has_completed(stored, ending.run):
+    def _announce_failure(self, result: RunResult[TaskRecord], stored: TaskRecord) -> None:
+        error = result.error or RuntimeError(stored.last_error)
+        if _has_completed(stored, result.run):
             # Its transaction had completed it before the handler failed.
-            self._announcer.completed(stored, ending.duration)
-            self._announcer.errored(error, stored)
+            self._publisher.completed(stored, result.duration)
+            self._publisher.errored(error, stored)
         else:
             will_retry = stored.status != TaskStatus.FAILED
-            self._announcer.failed(stored, error, will_retry=will_retry)
+            self._publisher.failed(stored, error, will_retry=will_retry)
 
 
 def _is_in_transaction(run: Run[TaskRecord]) -> bool:
@@ -232,4 +232,4 @@ def _ownership_lost(record: TaskRecord) -> OwnershipLostError:
 
 
 def _not_at_work(name: str, until: datetime) -> None:
-    raise AssertionError(f"{name} is paused until {until} before it has a lane")
+    raise AssertionError(f"{name} is paused until {until} before it has a pipeline")

@@ -1,62 +1,73 @@
-"""How many runs of whatever source may overlap in one instance."""
+"""How many runs of all sources together may overlap in one instance."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-
-class Member(Protocol):
-    """A source's share in the capacity."""
-
-    def is_waiting(self) -> bool:
-        """Tell whether a slot would be used if there were one."""
-        ...
-
-    def poke(self) -> None:
-        """Be told that there may be a slot."""
-        ...
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Capacity:
-    """The limit over all sources; free slots go in turn to those who have waited longest."""
+    """The slots of the instance and the line of sources that share them."""
 
     def __init__(self, limit: int | None) -> None:
         self.limit = limit
-        self._taken = 0
-        self._members: list[Member] = []
+        """The most runs that may overlap, None for no limit."""
+        self.taken = 0
+        self.line: list[Share] = []
+        """The sources, the one that took a slot last at the end."""
 
-    def join(self, member: Member) -> None:
-        """Let a source share the slots."""
-        self._members.append(member)
+    def join(self, wake: Callable[[], None]) -> Share:
+        """Return the share of another source, which is woken when there may be a slot."""
+        share = Share(self, wake)
+        self.line.append(share)
+        return share
 
-    def take(self, member: Member) -> None:
-        """Occupy a slot; whoever did so last is the last in line."""
-        self._taken += 1
-        if len(self._members) > 1:
-            self._members.remove(member)
-            self._members.append(member)
 
-    def give_back(self, member: Member) -> None:
+class Share:
+    """One source's share of the slots: free slots go in turn to those that wait."""
+
+    def __init__(self, capacity: Capacity, wake: Callable[[], None]) -> None:
+        self._capacity = capacity
+        self._wake = wake
+        self.is_waiting = False
+        """Whether this source would use a slot if it had one; its dispatcher says so."""
+
+    @property
+    def limit(self) -> int | None:
+        """Return the limit of the instance, None for no limit."""
+        return self._capacity.limit
+
+    @property
+    def is_contested(self) -> bool:
+        """Whether other sources want the same slots."""
+        return self._capacity.limit is not None and len(self._capacity.line) > 1
+
+    def take(self) -> None:
+        """Occupy a slot and go to the end of the line."""
+        self._capacity.taken += 1
+        if self.is_contested:
+            self._capacity.line.remove(self)
+            self._capacity.line.append(self)
+
+    def give_back(self) -> None:
         """Free a slot, for another source if it is next."""
-        self._taken -= 1
-        self.poke_others(member)
+        self._capacity.taken -= 1
+        self.wake_others()
 
-    def poke_others(self, member: Member) -> None:
-        """Let the other sources see what is theirs now."""
-        if self.limit is None or len(self._members) == 1:
-            return
-        for other in self._members:
-            if other is not member:
-                other.poke()
+    def wake_others(self) -> None:
+        """Let the other sources see what is free for them now."""
+        if self.is_contested:
+            for other in self._capacity.line:
+                if other is not self:
+                    other._wake()  # of the same class
 
-    def free(self) -> int | None:
-        """Tell how many more runs may start here, None for no limit."""
-        return None if self.limit is None else max(0, self.limit - self._taken)
-
-    def free_for(self, member: Member) -> int | None:
-        """Tell how many of the free slots are this source's, None for no limit."""
-        free = self.free()
-        if not free or len(self._members) == 1:
+    def free(self) -> int:
+        """Return how many of the free slots are this source's; there must be a limit."""
+        assert self._capacity.limit is not None
+        free = max(0, self._capacity.limit - self._capacity.taken)
+        if not free or not self.is_contested:
             return free
-        line = [one for one in self._members if one is member or one.is_waiting()]
-        return len(range(line.index(member), free, len(line)))
+        line = [one for one in self._capacity.line if one is self or one.is_waiting]
+        return len(range(line.index(self), free, len(line)))

@@ -1,45 +1,48 @@
-"""From free slots to running work."""
+"""Keeping the slots filled: snapshot, plan, claim, start."""
 
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 from typing import TYPE_CHECKING, Generic
 
-from monque_core.scheduler.claimer import Demand
-from monque_core.scheduler.idleness import Idleness
+from monque_core.scheduler.claim_plan import (
+    InstanceSnapshot,
+    NameSnapshot,
+    Snapshot,
+    plan_claim,
+)
+from monque_core.scheduler.fairness import Fairness
+from monque_core.scheduler.idle_tracker import IdleTracker
 from monque_core.scheduler.loop import Loop
+from monque_core.scheduler.poison_guard import PoisonGuard
 from monque_core.scheduler.runs import Run
 from monque_core.scheduler.source import C, W
-from monque_core.scheduler.wakeups import MANY, seconds_until
+from monque_core.scheduler.timings import Timings
+from monque_core.scheduler.wakeups import seconds_until
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
     from monque_core.clock import Clock
-    from monque_core.scheduler.announcer import Announcer
     from monque_core.scheduler.backlog import Backlog
-    from monque_core.scheduler.claimer import Claimer, Harvest
-    from monque_core.scheduler.pace import Pace
-    from monque_core.scheduler.probation import Probation
+    from monque_core.scheduler.claim_plan import ClaimPlan
+    from monque_core.scheduler.claimer import Claimer, ClaimResult
+    from monque_core.scheduler.event_publisher import EventPublisher
+    from monque_core.scheduler.lookahead import Lookahead
     from monque_core.scheduler.runner import Runner
     from monque_core.scheduler.runs import Runs
     from monque_core.scheduler.settler import Settler
     from monque_core.scheduler.slots import Slots
-    from monque_core.scheduler.source import Ending, Source
+    from monque_core.scheduler.source import RunResult, Source
     from monque_core.scheduler.wakeups import Wakeups
 
-_LONGEST_WAIT_AHEAD = 1.0
-_LONGEST_PLAN = timedelta(seconds=120)
-_SHORTEST_PLAN = timedelta(milliseconds=100)
-_UPCOMING_LIMIT = 1000
-_NAMES_PER_FAIR_LOOK = 20
+_LONGEST_PREFETCH_SECONDS = 1.0
 _PAUSE_AFTER_FAULT = 0.2
 
 
 class Dispatcher(Loop, Generic[W, C]):
-    """Keeps slots filled: asks the claimer for work and the runner to run it."""
+    """Claims work for free slots and starts it."""
 
     def __init__(
         self,
@@ -52,14 +55,12 @@ class Dispatcher(Loop, Generic[W, C]):
         backlog: Backlog[W],
         runs: Runs[W],
         wakeups: Wakeups,
-        pace: Pace,
-        probation: Probation,
+        lookahead: Lookahead,
         clock: Clock,
-        announcer: Announcer,
+        publisher: EventPublisher,
     ) -> None:
-        super().__init__(announcer.errored)
+        super().__init__(publisher.errored)
         self._source = source
-        self._queue = source.queue
         self._workers = source.workers
         self._claimer = claimer
         self._runner = runner
@@ -68,58 +69,53 @@ class Dispatcher(Loop, Generic[W, C]):
         self._backlog = backlog
         self._runs = runs
         self._wakeups = wakeups
-        self._pace = pace
-        self._probation = probation
+        self._lookahead = lookahead
         self._clock = clock
+        self._timings = Timings()
+        self._fairness = Fairness()
+        self._poison_guard = PoisonGuard()
         self._next_poll = 0.0
-        self._next_plan = 0.0
-        self._plan_span = _LONGEST_PLAN
-        self._held_back: set[str] = set()
-        self._awaiting_trial: set[str] = set()
+        self._paused_until: dict[str, float] = {}
         self._low_water: dict[str, int] = {}
-        self._paused: dict[str, float] = {}
-        self._contenders = 0
+        self._is_contended = False
         self._is_closing = False
-        self.is_claiming = False
+        self._is_in_claim = False
         self.claims = 0
         """How many claims were made so far."""
-        self.idleness = Idleness()
+        self.idle_tracker = IdleTracker()
+
+    @property
+    def is_claiming(self) -> bool:
+        """Whether a claim is under way, or one has yet to be read back."""
+        return self._is_in_claim or self._claimer.unconfirmed.is_unread
 
     def look_now(self) -> None:
-        """Look at the queue for every worker as soon as can be."""
+        """Look at the queue for every worker as soon as possible."""
         self._next_poll = 0.0
         self._wakeups.poke()
 
-    def replan(self) -> None:
-        """Ask anew what becomes due, as after a worker was added."""
-        self._next_plan = 0.0
+    def look_ahead_again(self) -> None:
+        """Ask again what becomes due, as after a worker was added."""
+        self._lookahead.invalidate()
         self.look_now()
 
     def pause(self, name: str, until: datetime) -> None:
-        """Start nothing of a name before that time, and hand back what waits of it."""
+        """Start nothing of a name before that time, and release what is prefetched of it."""
         seconds = seconds_until(until, self._clock.now())
-        self._paused[name] = asyncio.get_running_loop().time() + seconds
+        self._paused_until[name] = asyncio.get_running_loop().time() + seconds
         for run in self._backlog.pop_all(name):
             self._release(run)
         self._wakeups.hint(name)
-        self._slots.poke_others()
-
-    def claimable(self) -> list[str]:
-        """Give the names of which something could be claimed if there were a slot."""
-        names = [name for name in self._workers.names if self._wakeups.expected(name)]
-        if self._paused:
-            names = [name for name in names if not self.is_paused(name)]
-        if self._is_trying():
-            names = [name for name in names if name not in self._awaiting_trial]
-        return names
+        self._publish_demand()
+        self._slots.wake_others()
 
     def is_paused(self, name: str) -> bool:
-        """Tell whether nothing of a name may start for now."""
-        if name not in self._paused:
+        """Whether nothing of a name may start for now."""
+        if name not in self._paused_until:
             return False
-        if asyncio.get_running_loop().time() < self._paused[name]:
+        if asyncio.get_running_loop().time() < self._paused_until[name]:
             return True
-        del self._paused[name]
+        del self._paused_until[name]
         return False
 
     async def close(self) -> None:
@@ -129,11 +125,11 @@ class Dispatcher(Loop, Generic[W, C]):
         if self._task is not None:
             await asyncio.wait([self._task])
 
-    async def hand_back(self) -> None:
-        """Return the claims that have no slot, those included whose reply has not come."""
+    async def release_unstarted(self) -> None:
+        """Release the claims that have no slot, also those that no reply confirmed."""
         for run in self._backlog.pop_overdue(float("inf")):
             self._release(run)
-        await self._claimer.resolve_doubts(self._hold_unless_held, for_the_last_time=True)
+        await self._read_back_unconfirmed(is_last_look=True)
 
     async def _run(self) -> None:
         while not self._is_closing:
@@ -148,148 +144,128 @@ class Dispatcher(Loop, Generic[W, C]):
 
     async def _turn(self) -> None:
         """Claim if there is anything to claim, else wait for something to change."""
-        loop = asyncio.get_running_loop()
-        await self._claimer.resolve_doubts(self._hold_unless_held)
-        self._release_overdue(loop.time())
-        self._start_what_can()
-        await self._plan(loop.time())
+        await self._read_back_unconfirmed()
+        self._release_overdue()
+        self._start_ready()
+        await self._lookahead.refresh()
         self._wakeups.ring(self._clock.now())
-        if loop.time() >= self._next_poll:
-            self._next_poll = loop.time() + self._source.polling.gap()
+        self._poll_if_due()
+        plan = plan_claim(self._snapshot())
+        self._low_water.update(plan.low_water)
+        if plan.demands:
+            await self._claim(plan)
+        else:
+            await self._wait()
+
+    def _poll_if_due(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now >= self._next_poll:
+            self._next_poll = now + self._source.polling.gap()
             for name in self._workers.names:
                 self._wakeups.hint(name)
-        demands = self._demands()
-        if demands:
-            await self._claim(demands)
-        else:
-            await self._wait(loop.time())
 
-    async def _wait(self, now: float) -> None:
-        if self._slots.free_in_all() and not self._backlog:
-            self.idleness.begin()
+    def _snapshot(self) -> Snapshot:
+        self._publish_demand()
+        slots, timings, guard = self._slots, self._timings, self._poison_guard
+        names = [
+            NameSnapshot(
+                name,
+                expected=self._wakeups.expected(name),
+                concurrency=slots.limit(name),
+                free=slots.free(name),
+                prefetched=self._backlog.count(name),
+                run_seconds=timings.of(name),
+                is_paused=self.is_paused(name),
+                next_is_recovered=name in guard.waiting_recovered,
+                next_is_suspect=name in guard.waiting_suspects,
+            )
+            for name in self._fairness.order(self._wakeups.expected_names)
+        ]
+        instance = None
+        if slots.instance_limit is not None:
+            instance = InstanceSnapshot(
+                slots.instance_limit,
+                slots.free_over_all(),
+                len(self._backlog),
+                timings.run_seconds,
+            )
+        return Snapshot(
+            names,
+            timings.claim_seconds,
+            timings.claim_seconds_per_job,
+            instance,
+            is_contended=self._is_contended,
+            is_isolating=guard.is_isolating(asyncio.get_running_loop().time()),
+        )
+
+    def _publish_demand(self) -> None:
+        """Let other sources know whether this one would use a slot of the instance."""
+        if self._slots.is_contested:
+            self._slots.set_waiting([*self._backlog.names, *self._claimable()])
+
+    def _claimable(self) -> Iterable[str]:
+        """Return the names of which something could be claimed if there were a slot."""
+        guard = self._poison_guard
+        is_isolating = guard.is_isolating(asyncio.get_running_loop().time())
+        for name in self._wakeups.expected_names:
+            is_held = is_isolating and name in guard.waiting_suspects
+            if not is_held and not self.is_paused(name):
+                yield name
+
+    async def _claim(self, plan: ClaimPlan) -> None:
+        for demand in plan.demands:
+            self._wakeups.take(demand.name)
+        self._publish_demand()
+        loop = asyncio.get_running_loop()
+        asked_at = loop.time()
+        self._is_in_claim = True
+        try:
+            result = await self._claimer.claim(plan)
+        finally:
+            self._is_in_claim = False
+        self._apply(plan, result, loop.time() - asked_at)
+        if not self._is_closing:
+            self._start_ready()
+        self._publish_demand()
+        self._slots.wake_others()
+        if result.error is not None:
+            raise result.error
+
+    def _apply(self, plan: ClaimPlan, result: ClaimResult[W], seconds: float) -> None:
+        """Hold what a claim brought in, and learn from it for the next plan."""
+        count = len(result.works)
+        if count:
+            self._timings.claimed(count, seconds)
+        now = asyncio.get_running_loop().time()
+        self._next_poll = min(self._next_poll, now + self._source.polling.took(count))
+        self._is_contended = result.is_contended
+        for name in result.picked:
+            self._fairness.served(name)
+        self._poison_guard.looked_at(plan.limits, result.waiting_recovered, result.waiting_suspects)
+        for name, remaining in result.remaining.items():
+            self._wakeups.hint(name, remaining)
+        self._hold(result.works)
+
+    async def _wait(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._slots.free_over_all() and not self._backlog:
+            self.idle_tracker.mark_idle()
         until_due = seconds_until(self._wakeups.next_at(), self._clock.now())
         next_event = min(
             self._next_poll,
-            self._next_plan,
-            self._next_overdue(),
-            _or_never(self._probation.ends_at(now)),
-            _or_never(self._claimer.next_doubt()),
-            min(self._paused.values(), default=float("inf")),
+            self._lookahead.next_at,
+            self._backlog.oldest() + _LONGEST_PREFETCH_SECONDS,
+            self._poison_guard.isolated_until(now),
+            self._claimer.unconfirmed.next_look(),
+            *self._paused_until.values(),
         )
         await self._wakeups.wait(max(0.0, min(until_due, next_event - now)))
 
-    async def _plan(self, now: float) -> None:
-        """Ask what becomes due in the next while, so that it starts on time."""
-        names = self._workers.names
-        if now < self._next_plan:
-            return
-        if not names:
-            self._next_plan = float("inf")
-            return
-        current = self._clock.now()
-        # Nothing may become due unseen between the old horizon and now.
-        begin = min(current, self._wakeups.horizon or current)
-        horizon = current + self._plan_span
-        # Whoever asks for another plan meanwhile sets this back.
-        self._next_plan = float("inf")
-        upcoming = await self._queue.upcoming(names, begin, horizon, _UPCOMING_LIMIT)
-        if len(upcoming) == _UPCOMING_LIMIT:
-            horizon = upcoming[-1][1]
-            self._plan_span = max(_SHORTEST_PLAN, 2 * (horizon - current))
-            next_plan = now + seconds_until(horizon, current)
-        else:
-            self._plan_span = min(_LONGEST_PLAN, 2 * self._plan_span)
-            next_plan = now + seconds_until(horizon, current) / 2
-        self._next_plan = min(self._next_plan, next_plan)
-        self._wakeups.extend(upcoming, horizon)
-        if len(upcoming) == _UPCOMING_LIMIT:
-            # More may become due at the last instant than were told.
-            for name in names:
-                self._wakeups.hint_at(name, horizon, MANY)
-
-    def _demands(self) -> list[Demand]:
-        names = self.claimable()
-        self._contenders = len(names)
-        if self._claimer.is_crowded and len(names) > _NAMES_PER_FAIR_LOOK:
-            names = self._claimer.longest_waiting(names, _NAMES_PER_FAIR_LOOK)
-        demands = []
-        for name in names:
-            free, waiting = self._slots.free(name), self._backlog.count(name)
-            goal = free + self._ahead(name)
-            room = goal - waiting
-            self._low_water[name] = goal // 2
-            # With work at hand, wait until a claim is worth its round trip.
-            if room > 0 and (not waiting or 2 * room >= goal):
-                expected = self._wakeups.expected(name)
-                demands.append(Demand(name, expected, room, max(0, free - waiting)))
-        return demands
-
-    def _is_trying(self) -> bool:
-        return self._probation.ends_at(asyncio.get_running_loop().time()) is not None
-
-    def _ahead(self, name: str) -> int:
-        """Tell how much of a name may be held beyond its free slots."""
-        if name in self._held_back:
-            return 0
-        own = self._pace.ahead(name, self._slots.limit(name))
-        if self._slots.instance_limit is None:
-            return own
-        in_all = self._pace.ahead_in_all(self._slots.instance_limit)
-        if not in_all:
-            return 0
-        # Names that want the same slots share what is held ahead of them, so that the one whose
-        # runs are short does not hand each slot to itself; and each has at least one in line.
-        return max(1, min(own, -(-in_all // max(1, self._contenders))))
-
-    async def _claim(self, demands: Sequence[Demand]) -> None:
-        total = min(self._pace.largest_claim(), self._room_in_all(demands))
-        for demand in demands:
-            self._wakeups.take(demand.name)
-        loop = asyncio.get_running_loop()
-        asked_at = loop.time()
-        self.is_claiming = True
-        try:
-            harvest = await self._claimer.claim(
-                demands, total, self._hold, may_try=not self._is_trying()
-            )
-        except Exception:
-            for demand in demands:
-                self._wakeups.hint(demand.name)
-            raise
-        else:
-            self._take_note(demands, harvest, loop.time() - asked_at)
-            if harvest.fault is not None:
-                raise harvest.fault
-        finally:
-            self.is_claiming = False
-            if not self._is_closing:
-                self._start_what_can()
-            self._slots.poke_others()
-
-    def _room_in_all(self, demands: Sequence[Demand]) -> int:
-        room = sum(demand.ask for demand in demands)
-        limit = self._slots.instance_limit
-        if limit is not None:
-            ahead = max(len(demands), self._pace.ahead_in_all(limit))
-            room = min(room, self._slots.free_in_all() + ahead - len(self._backlog))
-        return max(1, room)
-
-    def _take_note(self, demands: Sequence[Demand], harvest: Harvest, seconds: float) -> None:
-        if harvest.count:
-            self._pace.claimed(harvest.count, seconds)
-        now = asyncio.get_running_loop().time()
-        next_poll = now + self._source.polling.took(harvest.count)
-        self._next_poll = min(self._next_poll, next_poll)
-        self._held_back -= {demand.name for demand in demands}
-        self._held_back |= harvest.held_back
-        self._awaiting_trial -= {demand.name for demand in demands}
-        self._awaiting_trial |= harvest.awaiting_trial
-        for name, count in harvest.more.items():
-            self._wakeups.hint(name, count)
-
-    def _hold_unless_held(self, works: Sequence[W]) -> None:
-        held = {(run.work.id, run.work.claim_token) for run in self._runs}
-        self._hold([work for work in works if (work.id, work.claim_token) not in held])
+    async def _read_back_unconfirmed(self, *, is_last_look: bool = False) -> None:
+        for attempt in self._claimer.unconfirmed.due(is_last_look=is_last_look):
+            works = await self._claimer.read_back(attempt)
+            held = {(run.work.id, run.work.claim_token) for run in self._runs}
+            self._hold([work for work in works if (work.id, work.claim_token) not in held])
 
     def _hold(self, works: Sequence[W]) -> None:
         """Keep claims alive from now on, and let them wait for a slot."""
@@ -298,61 +274,59 @@ class Dispatcher(Loop, Generic[W, C]):
         self.claims += len(runs)
         self._runs.add(runs)
         if runs:
-            self.idleness.end()
+            self.idle_tracker.mark_busy()
         for run in runs:
-            if self._is_closing or (self._paused and self.is_paused(run.work.name)):
+            if self._is_closing or (self._paused_until and self.is_paused(run.work.name)):
                 self._release(run)
                 continue
             self._backlog.add(run)
-            if self._source.is_on_trial(run.work):
-                self._probation.begin(run, now)
+            if self._source.needs_isolation(run.work):
+                self._poison_guard.isolate(run, now)
 
-    def _start_what_can(self) -> None:
+    def _start_ready(self) -> None:
+        """Start the runs that have a slot."""
         if not self._backlog:
             return
         loop = asyncio.get_running_loop()
         now = loop.time()
         while (run := self._backlog.pop_startable()) is not None:
             name = run.work.name
-            self._ask_for_more(name)
+            self._wake_if_low(name)
             self._slots.take(name)
             run.stage = "running"
             run.started_at = now
             run.task = loop.create_task(self._runner.execute(run, self._ended))
 
-    def _ended(self, run: Run[W], ending: Ending[W] | None) -> None:
+    def _ended(self, run: Run[W], result: RunResult[W] | None) -> None:
+        """Free the slot of a run, and settle its result unless its claim was lost."""
         name = run.work.name
         self._slots.give_back(name)
-        if self._probation.end(run):
+        if self._poison_guard.ended(run):
             self._wakeups.poke()
-        self._pace.ran(name, asyncio.get_running_loop().time() - run.started_at)
-        if ending is None:
+        self._timings.ran(name, asyncio.get_running_loop().time() - run.started_at)
+        if result is None:
             self._runs.discard(run)
         else:
-            self._settler.put(ending)
+            self._settler.put(result)
         if self._is_closing:
             return
-        self._start_what_can()
-        self._ask_for_more(name)
-        if not (self.is_claiming or self._wakeups.is_expecting or self._backlog):
-            self.idleness.begin()
+        self._start_ready()
+        self._publish_demand()
+        self._wake_if_low(name)
+        if not (self._is_in_claim or self._wakeups.is_expecting or self._backlog):
+            self.idle_tracker.mark_idle()
 
-    def _ask_for_more(self, name: str) -> None:
-        """Wake the dispatcher when what is held of a name runs low."""
+    def _wake_if_low(self, name: str) -> None:
+        """Wake the dispatcher when few prefetched jobs of a name are left."""
         if self._wakeups.is_expecting and self._backlog.count(name) <= self._low_water.get(name, 0):
             self._wakeups.poke()
 
     def _release(self, run: Run[W]) -> None:
-        self._settler.put(self._source.hand_back(run))
+        self._settler.put(self._source.release(run))
 
-    def _release_overdue(self, now: float) -> None:
-        for run in self._backlog.pop_overdue(now - _LONGEST_WAIT_AHEAD):
-            self._pace.slowed(run.work.name)
+    def _release_overdue(self) -> None:
+        """Release prefetched jobs that found no slot in time."""
+        before = asyncio.get_running_loop().time() - _LONGEST_PREFETCH_SECONDS
+        for run in self._backlog.pop_overdue(before):
+            self._timings.prefetched_too_long(run.work.name)
             self._release(run)
-
-    def _next_overdue(self) -> float:
-        return _or_never(self._backlog.oldest()) + _LONGEST_WAIT_AHEAD
-
-
-def _or_never(time: float | None) -> float:
-    return float("inf") if time is None else time

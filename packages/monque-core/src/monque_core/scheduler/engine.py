@@ -1,4 +1,4 @@
-"""The running scheduler: its parts, wired once, started and stopped together."""
+"""The running scheduler: its parts are wired once, started and stopped together."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from monque_core.clock import ServerClock
 from monque_core.errors import ShutdownTimeoutError
 from monque_core.scheduler.capacity import Capacity
 from monque_core.scheduler.job_source import JobSource, retry_policy
-from monque_core.scheduler.lane import Lane
 from monque_core.scheduler.lease import InstanceLease
 from monque_core.scheduler.listener import Listener
 from monque_core.scheduler.loop import end, wait_until
+from monque_core.scheduler.maintenance import Maintenance
+from monque_core.scheduler.pipeline import Pipeline
 from monque_core.scheduler.recovery import Recovery
 from monque_core.scheduler.retention import Retention
-from monque_core.scheduler.upkeep import Upkeep
 from monque_core.scheduler.wakeups import Wakeups
 from monque_core.threads import ThreadPool
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from monque_core.jobs.job import AnyJob
     from monque_core.options import Options
-    from monque_core.scheduler.announcer import Announcer
+    from monque_core.scheduler.event_publisher import EventPublisher
     from monque_core.scheduler.loop import Loop
     from monque_core.scheduler.source import C, Source, W
     from monque_core.scheduler.workers import Middleware, Workers
@@ -40,7 +40,7 @@ _CLOCK_TOLERANCE = timedelta(milliseconds=50)
 
 
 class Engine:
-    """One start-to-stop life of an instance; the next start makes a new one."""
+    """One run of an instance, from start to stop; the next start creates a new engine."""
 
     def __init__(
         self,
@@ -49,25 +49,25 @@ class Engine:
         options: Options,
         workers: Workers,
         middleware: Sequence[Middleware],
-        announcer: Announcer,
+        publisher: EventPublisher,
     ) -> None:
         self._workers = workers
         self._middleware = middleware
         self._clock = clock = options.clock
-        self._announcer = announcer
+        self._publisher = publisher
         self._threads = ThreadPool("monque-job")
         self._capacity = Capacity(options.instance_concurrency)
-        self._lease = InstanceLease(store.leases, holder, clock, options, announcer)
-        self._lanes: list[Lane[Any, Any]] = []
+        self._lease = InstanceLease(store.leases, holder, clock, options, publisher)
+        self._pipelines: list[Pipeline[Any, Any]] = []
         self._is_started = False
         wakeups = Wakeups(workers)
-        source = JobSource(store, options, workers, wakeups, announcer)
-        self._jobs = jobs = self.open_lane(source, wakeups)
+        source = JobSource(store, options, workers, wakeups, publisher)
+        self._jobs = jobs = self.open_pipeline(source, wakeups)
         self._listener = Listener(
-            store.changes, clock, workers, wakeups, jobs.dispatcher, source.polling, announcer
+            store.changes, clock, workers, wakeups, jobs.dispatcher, source.polling, publisher
         )
-        upkeep = Upkeep(store, options, workers, announcer)
-        self._watchers: list[Loop] = [self._lease, self._listener, upkeep]
+        maintenance = Maintenance(store, options, workers, publisher)
+        self._watchers: list[Loop] = [self._lease, self._listener, maintenance]
         if options.recover_stale_jobs:
             policy = retry_policy(options)
             self._watchers.append(
@@ -78,32 +78,32 @@ class Engine:
                     options.heartbeat_interval,
                     jobs.runs,
                     wakeups,
-                    announcer,
+                    publisher,
                 )
             )
         if options.job_retention is not None:
-            self._watchers.append(Retention(store, clock, options.job_retention, announcer))
+            self._watchers.append(Retention(store, clock, options.job_retention, publisher))
         self._finders: list[Loop] = []
         self._deadline = math.inf
         self._is_hurried = asyncio.Event()
 
-    def open_lane(self, source: Source[W, C], wakeups: Wakeups) -> Lane[W, C]:
-        """Run the work of a source, too, from now on or from the start."""
-        lane = Lane(
+    def open_pipeline(self, source: Source[W, C], wakeups: Wakeups) -> Pipeline[W, C]:
+        """Run the work of another source, from now on or from the start."""
+        pipeline = Pipeline(
             source,
             wakeups,
             self._clock,
             self._capacity,
             self._middleware,
             self._threads,
-            self._announcer,
+            self._publisher,
         )
-        self._lanes.append(lane)
-        self._begin(lane.loops)
-        return lane
+        self._pipelines.append(pipeline)
+        self._begin(pipeline.loops)
+        return pipeline
 
     def follow(self, loop: Loop) -> None:
-        """Run a loop that finds work; it is the first to stop."""
+        """Run a loop that finds work; such loops are the first to stop."""
         self._finders.append(loop)
         self._begin([loop])
 
@@ -114,7 +114,7 @@ class Engine:
         self._begin(self._loops())
 
     def notice(self, jobs: Sequence[AnyJob]) -> None:
-        """Take note of jobs that were stored from here."""
+        """Wake up for jobs that were stored from here."""
         now, wakeups = self._clock.now(), self._jobs.wakeups
         mine = [job for job in jobs if job.name in self._workers]
         self._listener.ignore([job.id for job in mine])
@@ -125,41 +125,41 @@ class Engine:
                 wakeups.hint_at(job.name, job.next_run_at)
 
     def running(self, name: str) -> int:
-        """Tell how many jobs of a name run here."""
+        """Return how many jobs of a name run here."""
         return self._jobs.running(name)
 
     def worker_added(self) -> None:
-        """Serve the workers as they are now."""
-        self._jobs.dispatcher.replan()
+        """Serve the current workers."""
+        self._jobs.dispatcher.look_ahead_again()
         self._listener.follow_new_names()
 
     async def wait_until_idle(self) -> None:
         """Wait until nothing with a worker here is due or running."""
         while True:
             # All of them each time: one that is idle may get work from another that is not.
-            idle = [await lane.is_idle(self._soon()) for lane in list(self._lanes)]
+            idle = [await one.is_idle(self._soon()) for one in list(self._pipelines)]
             if all(idle):
                 return
             await asyncio.sleep(_IDLE_LOOK_GAP)
 
     def _soon(self) -> datetime:
-        # Two instances' readings of the server's clock may differ a little.
+        # The server clocks of two instances may differ a little.
         is_measured = isinstance(self._clock, ServerClock)
         return self._clock.now() + (_CLOCK_TOLERANCE if is_measured else timedelta(0))
 
     async def stop(self, seconds: float) -> None:
-        """Finish what runs within so many seconds, hand back the rest, leave nothing behind."""
+        """Finish what runs within so many seconds, release the rest, leave nothing behind."""
         clock = asyncio.get_running_loop().time
         self._deadline = deadline = clock() + seconds
-        dispatchers = [lane.dispatcher for lane in self._lanes]
+        dispatchers = [pipeline.dispatcher for pipeline in self._pipelines]
         try:
-            # A claim under way is worth a moment: cut off, it would leave jobs that nobody runs.
+            # Wait for a claim under way: if it were cut off, its jobs would be left to recovery.
             last_claim = max(deadline, clock() + _LAST_CLAIM_SECONDS)
             closing = wait_until(last_claim, _all(one.close() for one in dispatchers))
             await _all([*(finder.stop() for finder in self._finders), closing])
             await _all(one.stop() for one in dispatchers)
             await self._try_until(
-                clock() + _LAST_CLAIM_SECONDS, _all(one.hand_back() for one in dispatchers)
+                clock() + _LAST_CLAIM_SECONDS, _all(one.release_unstarted() for one in dispatchers)
             )
             drained = await self._drain()
             last_deadline = clock() + _LAST_WRITES_SECONDS
@@ -173,15 +173,15 @@ class Engine:
             await self._threads.dismiss()
 
     def hurry(self, seconds: float) -> None:
-        """Let a stop that is under way wait no longer than so many seconds from now."""
+        """Let a stop under way wait no longer than so many seconds from now."""
         deadline = asyncio.get_running_loop().time() + seconds
         if deadline < self._deadline:
             self._deadline = deadline
             self._is_hurried.set()
 
     async def _drain(self) -> bool:
-        """Wait for running work until the deadline, which may come nearer; tell if all ended."""
-        drained = not any(lane.runs for lane in self._lanes)
+        """Wait for running work until the deadline, and return whether all of it has ended."""
+        drained = not any(pipeline.runs for pipeline in self._pipelines)
         while not drained:
             hurried = asyncio.create_task(self._is_hurried.wait())
             draining = asyncio.create_task(self._wait_until_none())
@@ -202,23 +202,23 @@ class Engine:
         return drained
 
     async def _wait_until_none(self) -> None:
-        await _all(lane.runs.wait_until_none() for lane in self._lanes)
+        await _all(pipeline.runs.wait_until_none() for pipeline in self._pipelines)
 
     async def _cut_short(self, last_deadline: float) -> None:
         """Cancel what still runs and write what can still be written."""
-        unfinished = [run for lane in self._lanes for run in lane.runs]
-        self._announcer.errored(ShutdownTimeoutError([run.work for run in unfinished]))
+        unfinished = [run for pipeline in self._pipelines for run in pipeline.runs]
+        self._publisher.errored(ShutdownTimeoutError([run.work for run in unfinished]))
         for run in unfinished:
             if run.stage == "running":
                 run.end("stop")
         await wait_until(last_deadline, self._wait_until_none())
 
-    async def _try_until(self, deadline: float, last_words: Coroutine[Any, Any, None]) -> None:
-        """Tell MongoDB something that it would find out by itself, too, in the end."""
+    async def _try_until(self, deadline: float, work: Coroutine[Any, Any, None]) -> None:
+        """Write something until a deadline; an error is reported and nothing depends on it."""
         try:
-            await wait_until(deadline, last_words)
+            await wait_until(deadline, work)
         except Exception as error:  # noqa: BLE001  # recovery and expiry do without
-            self._announcer.errored(error)
+            self._publisher.errored(error)
 
     def _begin(self, loops: Iterable[Loop]) -> None:
         if self._is_started:
@@ -226,8 +226,8 @@ class Engine:
                 loop.start()
 
     def _loops(self) -> list[Loop]:
-        lanes = [loop for lane in self._lanes for loop in lane.loops]
-        return [*lanes, *self._watchers, *self._finders]
+        pipelines = [loop for pipeline in self._pipelines for loop in pipeline.loops]
+        return [*pipelines, *self._watchers, *self._finders]
 
 
 async def _all(works: Iterable[Coroutine[Any, Any, object]]) -> None:

@@ -1,4 +1,4 @@
-"""Showing that this instance lives, and noticing what it has lost."""
+"""Heartbeats: renewing the claims of this instance and noticing lost ones."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from monque_core.scheduler.source import C, W
 
 if TYPE_CHECKING:
     from monque_core.clock import Clock
-    from monque_core.scheduler.announcer import Announcer
     from monque_core.scheduler.backlog import Backlog
+    from monque_core.scheduler.event_publisher import EventPublisher
     from monque_core.scheduler.runs import Run, Runs
     from monque_core.scheduler.source import Source
     from monque_core.scheduler.wakeups import Wakeups
 
 
 class Heartbeat(Periodic, Generic[W, C]):
-    """One write per interval that keeps every claim on a source alive."""
+    """Renews every claim on a source with one write per interval."""
 
     def __init__(
         self,
@@ -27,9 +27,9 @@ class Heartbeat(Periodic, Generic[W, C]):
         runs: Runs[W],
         backlog: Backlog[W],
         wakeups: Wakeups,
-        announcer: Announcer,
+        publisher: EventPublisher,
     ) -> None:
-        super().__init__(announcer.errored, source.renewal_interval)
+        super().__init__(publisher.errored, source.renewal_interval)
         self._source = source
         self._clock = clock
         self._runs = runs
@@ -41,7 +41,7 @@ class Heartbeat(Periodic, Generic[W, C]):
         began_at = loop.time()
         await self._beat()
         if loop.time() - began_at > self._interval / 2:
-            # The server took its time: what it stored now is older than it should be.
+            # The server was slow: the time it has stored is older than it should be.
             await self._beat()
 
     async def _beat(self) -> None:
@@ -54,10 +54,10 @@ class Heartbeat(Periodic, Generic[W, C]):
                 self._lose(run)
 
     def _lose(self, run: Run[W]) -> None:
-        # A run that is being settled may just have been written; the settler finds out.
+        # The outcome of a run that is being settled may just have been written; the settler checks.
         if run.stage == "settling" or run.ended_by is not None:
             return
-        self._source.lost(run.work)
+        self._source.report_lost(run.work)
         if run.stage == "waiting":
             self._backlog.remove(run)
             self._runs.discard(run)

@@ -1,4 +1,4 @@
-"""Jobs as a source of work: what their runs get, and what their ends mean."""
+"""Jobs as a source of work: what their handlers get, and how their runs are settled."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from monque_core.jobs.outcome import (
     failure_reason,
     settled,
 )
+from monque_core.scheduler.poison_guard import is_suspect
 from monque_core.scheduler.polling import SteadyPolling
-from monque_core.scheduler.probation import is_suspicious
-from monque_core.scheduler.source import Ending, Source
+from monque_core.scheduler.source import RunResult, Source
 from monque_core.store.ledger import Rescheduled, Settlement, Verdict
 from monque_core.store.queue import Candidate
 from monque_core.store.refusals import is_of_the_document
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from monque_core.options import Options
-    from monque_core.scheduler.announcer import Announcer
+    from monque_core.scheduler.event_publisher import EventPublisher
     from monque_core.scheduler.runs import Run
     from monque_core.scheduler.source import Claim
     from monque_core.scheduler.wakeups import Wakeups
@@ -52,7 +52,7 @@ class JobSource(Source[AnyJob, Candidate]):
         options: Options,
         workers: Workers,
         wakeups: Wakeups,
-        announcer: Announcer,
+        publisher: EventPublisher,
     ) -> None:
         self.queue = store.queue
         self.workers = workers
@@ -64,131 +64,133 @@ class JobSource(Source[AnyJob, Candidate]):
         self._clock = options.clock
         self._policy = retry_policy(options)
         self._wakeups = wakeups
-        self._announcer = announcer
+        self._publisher = publisher
 
-    def is_suspicious(self, candidate: Candidate) -> bool:
-        """Tell whether a waiting job may be what killed its processes."""
-        limit = candidate.max_retries or self._policy.max_retries
-        return is_suspicious(candidate.claims, candidate.failures, limit)
+    def is_suspect(self, candidate: Candidate) -> bool:
+        """Whether a waiting job may be a poison job."""
+        max_runs = candidate.max_retries or self._policy.max_retries
+        return is_suspect(candidate.claims, candidate.failures, max_runs)
 
-    def is_on_trial(self, work: AnyJob) -> bool:
-        """Tell whether a claimed job was suspicious when it was waiting."""
-        # As it was before this claim; for most that ends the matter.
+    def needs_isolation(self, work: AnyJob) -> bool:
+        """Whether a claimed job was a suspect while it waited."""
+        # As it was before this claim; for most jobs the first comparison decides.
         before = work.claims - 1
-        return before > work.fail_count and is_suspicious(
+        return before > work.fail_count and is_suspect(
             before, work.fail_count, self._policy.limit_for(work)
         )
 
-    def turned_away(self, found: TurnedAway, error: Exception) -> None:  # noqa: ARG002  # the error names it
-        """Say that a document is no job."""
-        self._announcer.errored(error)
+    def report_rejected(self, rejected: TurnedAway, error: Exception) -> None:  # noqa: ARG002  # the error names it
+        """Report a document that is no job."""
+        self._publisher.errored(error)
 
     def begin(self, run: Run[AnyJob]) -> Work:
-        """Say that a job starts, and give it to its handler."""
-        # What a handler does to its job must not reach the engine's own; only the data is shared.
+        """Publish that a job starts, and return a copy of it for its handler."""
+        # A handler that changes its job must not change the engine's; only the data is shared.
         job = twin(run.work)
-        self._announcer.started(job)
+        self._publisher.started(job)
         return job
 
-    def time_limit(self, work: AnyJob, worker: Worker) -> timedelta | None:
-        """Tell how long one run may take: the job's own limit, else its worker's."""
+    def timeout(self, work: AnyJob, worker: Worker) -> timedelta | None:
+        """Return how long one run may take: the job's own timeout, else its worker's."""
         return worker.timeout if work.timeout is None else work.timeout
 
     def conclude(
         self, run: Run[AnyJob], error: BaseException | None, duration: timedelta
-    ) -> Ending[AnyJob]:
-        """Decide what the end of a handler means for its job."""
+    ) -> RunResult[AnyJob]:
+        """Return the result of a run whose handler has ended."""
         job = run.work
         if error is None and not job.is_recurring:
-            return Ending(run, COMPLETED, None, duration)
+            return RunResult(run, COMPLETED, None, duration)
         now = self._clock.now()
         if error is None:
-            return Ending(run, after_success(job, now), None, duration)
+            return RunResult(run, after_success(job, now), None, duration)
         if run.ended_by == "stop":
-            return Ending(run, RELEASED, error, duration)
+            return RunResult(run, RELEASED, error, duration)
         outcome = after_failure(job, failure_reason(error), now, self._policy)
-        return Ending(run, outcome, error, duration)
+        return RunResult(run, outcome, error, duration)
 
-    def hand_back(self, run: Run[AnyJob]) -> Ending[AnyJob]:
-        """End a claim as if it had never been made."""
-        return Ending(run, RELEASED, None, timedelta(0))
+    def release(self, run: Run[AnyJob]) -> RunResult[AnyJob]:
+        """Return a result that undoes the claim."""
+        return RunResult(run, RELEASED, None, timedelta(0))
 
-    async def settle(self, endings: Sequence[Ending[AnyJob]], now: datetime) -> list[Verdict]:
-        """Write outcomes, and say for each what became of it."""
-        settlements = [Settlement(ending.run.work, ending.outcome) for ending in endings]
+    async def settle(self, results: Sequence[RunResult[AnyJob]], now: datetime) -> list[Verdict]:
+        """Write outcomes, and return a verdict for each."""
+        settlements = [Settlement(result.run.work, result.outcome) for result in results]
         return await self._ledger.settle(settlements, now)
 
-    def close(self, ending: Ending[AnyJob], verdict: Verdict, now: datetime) -> bool:
-        """Tell what was written; False if it must be reckoned again by a changed schedule."""
+    def finalize(self, result: RunResult[AnyJob], verdict: Verdict, now: datetime) -> bool:
+        """Publish what was written; False if the schedule has changed and decides again."""
         if isinstance(verdict, Rescheduled):
-            self._reckon_again(ending, verdict, now)
+            self._conclude_again(result, verdict, now)
             return False
         if verdict == "lost":
-            self.lost(ending.run.work)
+            self.report_lost(result.run.work)
         else:
-            self._announce(ending, now)
+            self._publish(result, now)
         return True
 
-    def abridge(self, ending: Ending[AnyJob], refusal: Exception) -> bool:
+    def truncate(self, result: RunResult[AnyJob], error: Exception) -> bool:
         """Shorten the reason of a failure, or leave it out, for a job that has no room for it."""
-        shorter = abridged(ending.outcome) if is_of_the_document(refusal) else None
+        shorter = abridged(result.outcome) if is_of_the_document(error) else None
         if shorter is None:
             return False
-        ending.outcome = shorter
+        result.outcome = shorter
         return True
 
-    def refused(self, work: AnyJob, error: Exception) -> None:
-        """Say that MongoDB refuses an outcome, which is kept and tried again."""
-        self._announcer.errored(error, work)
+    def report_write_error(self, work: AnyJob, error: Exception) -> None:
+        """Report that MongoDB rejects an outcome, which is kept and retried."""
+        self._publisher.errored(error, work)
 
     async def renew(self, runs: Sequence[Run[AnyJob]], now: datetime) -> Collection[Claim]:
-        """Keep claims alive, and give those that are no longer ours."""
+        """Renew claims, and return those that were lost."""
         return await self._ledger.renew([run.work for run in runs], now)
 
-    def lost(self, work: AnyJob) -> None:
-        """Say that a claim was taken over while its handler ran."""
+    def report_lost(self, work: AnyJob) -> None:
+        """Report that another instance took over a claim while its handler ran."""
         error = OwnershipLostError(
             f"this run of job {work.name} {work.id} lost its claim: the job was recovered by "
             "another instance, or deleted; the outcome was not written"
         )
-        self._announcer.errored(error, work)
+        self._publisher.errored(error, work)
 
-    def _reckon_again(self, ending: Ending[AnyJob], schedule: Rescheduled, now: datetime) -> None:
-        """Decide anew by the schedule as it is stored now."""
-        run = ending.run
+    def _conclude_again(
+        self, result: RunResult[AnyJob], schedule: Rescheduled, now: datetime
+    ) -> None:
+        """Change a result to follow the schedule as it is stored now."""
+        run = result.run
         run.work = replace(
             run.work,
             repeat_interval=schedule.repeat_interval,
             timezone=schedule.timezone,
             data=schedule.data,
         )
-        if ending.error is None:
-            ending.outcome = after_success(run.work, now)
-        elif not isinstance(ending.outcome, Released):
-            reason = failure_reason(ending.error)
-            ending.outcome = after_failure(run.work, reason, now, self._policy)
+        if result.error is None:
+            result.outcome = after_success(run.work, now)
+        elif not isinstance(result.outcome, Released):
+            reason = failure_reason(result.error)
+            result.outcome = after_failure(run.work, reason, now, self._policy)
 
-    def _announce(self, ending: Ending[AnyJob], now: datetime) -> None:
-        job, outcome = ending.run.work, ending.outcome
+    def _publish(self, result: RunResult[AnyJob], now: datetime) -> None:
+        job, outcome = result.run.work, result.outcome
         match outcome:
             case Completed():
-                self._announcer.completed(lambda: settled(job, outcome, now), ending.duration)
-            case Advanced(at) if ending.error is None:
+                self._publisher.completed(lambda: settled(job, outcome, now), result.duration)
+            case Advanced(at) if result.error is None:
                 self._wakeups.hint_at(job.name, at)
-                self._announcer.completed(lambda: settled(job, outcome, now), ending.duration)
+                self._publisher.completed(lambda: settled(job, outcome, now), result.duration)
             case Released():
                 self._wakeups.hint(job.name, 1)
             case _:
                 stored = settled(job, outcome, now)
                 if stored.status == JobStatus.PENDING:
                     self._wakeups.hint_at(job.name, stored.next_run_at)
-                error = ending.error or RuntimeError(stored.fail_reason)
+                error = result.error or RuntimeError(stored.fail_reason)
                 will_retry = isinstance(outcome, Retrying)
-                self._announcer.failed(stored, error, will_retry=will_retry)
+                self._publisher.failed(stored, error, will_retry=will_retry)
 
 
 def retry_policy(options: Options) -> RetryPolicy:
-    """Give the retry rules of an instance."""
+    """Return the retry policy of an instance."""
     return RetryPolicy(
         max_retries=options.max_retries,
         base=options.base_retry_interval,

@@ -13,7 +13,7 @@ from monque_core.scheduler.loop import Periodic, end
 if TYPE_CHECKING:
     from monque_core.clock import Clock
     from monque_core.options import Options
-    from monque_core.scheduler.announcer import Announcer
+    from monque_core.scheduler.event_publisher import EventPublisher
     from monque_core.store.leases import Leases, ServerTime
 
 _LONGEST_LOOK_GAP = 0.5
@@ -29,9 +29,9 @@ class InstanceLease(Periodic):
         holder: str,
         clock: Clock,
         options: Options,
-        announcer: Announcer,
+        publisher: EventPublisher,
     ) -> None:
-        super().__init__(announcer.errored, options.heartbeat_interval)
+        super().__init__(publisher.errored, options.heartbeat_interval)
         self._leases = leases
         self._clock = clock
         self._instance_id = options.scheduler_instance_id

@@ -1,4 +1,4 @@
-"""Following the change stream while it is worth its cost."""
+"""Reading the change stream while it is worth its cost."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from monque_core.clock import Clock
-    from monque_core.scheduler.announcer import Announcer
     from monque_core.scheduler.dispatcher import Dispatcher
+    from monque_core.scheduler.event_publisher import EventPublisher
     from monque_core.scheduler.polling import SteadyPolling
     from monque_core.scheduler.wakeups import Wakeups
     from monque_core.scheduler.workers import Workers
@@ -27,7 +27,7 @@ _OWN_WRITES = 10_000
 
 
 class Listener(Loop):
-    """Turns changes of the collection into wake-ups; polling takes over whenever it cannot."""
+    """Turns changes of the collection into wake-ups; without a stream, polling takes over."""
 
     def __init__(
         self,
@@ -37,29 +37,29 @@ class Listener(Loop):
         wakeups: Wakeups,
         dispatcher: Dispatcher[Any, Any],
         polling: SteadyPolling,
-        announcer: Announcer,
+        publisher: EventPublisher,
     ) -> None:
-        super().__init__(announcer.errored)
+        super().__init__(publisher.errored)
         self._changes = changes
         self._clock = clock
         self._workers = workers
         self._wakeups = wakeups
         self._dispatcher = dispatcher
         self._polling = polling
-        self._announcer = announcer
+        self._publisher = publisher
         self._own: OrderedDict[str, None] = OrderedDict()
         self._reader: asyncio.Task[None] | None = None
         self._is_connected = False
         self._pause = _FIRST_PAUSE
 
     def ignore(self, job_ids: Sequence[object]) -> None:
-        """Expect changes that were made here, and of which the dispatcher knows already."""
+        """Ignore the inserts of these jobs, which were made here."""
         self._own.update(dict.fromkeys(map(str, job_ids[-_OWN_WRITES:])))
         while len(self._own) > _OWN_WRITES:
             self._own.popitem(last=False)
 
     def follow_new_names(self) -> None:
-        """Watch for the workers as they are now."""
+        """Reopen the stream for the current workers."""
         if self._reader is not None:
             self._reader.cancel()
 
@@ -70,39 +70,39 @@ class Listener(Loop):
 
     async def _run(self) -> None:
         while True:
-            await self._dispatcher.idleness.wait()
+            await self._dispatcher.idle_tracker.wait_until_idle()
             try:
                 await self._follow()
             except ChangeStreamUnavailableError as error:
-                self._announcer.stream_unavailable(str(error))
+                self._publisher.stream_unavailable(str(error))
                 return
             except Exception as error:  # noqa: BLE001  # whatever broke the stream, open a new one
-                self._announcer.stream_failed(error)
+                self._publisher.stream_failed(error)
                 self._disconnect()
                 await asyncio.sleep(self._pause)
                 self._pause = min(_LONGEST_PAUSE, 2 * self._pause)
 
     async def _follow(self) -> None:
-        """Read one stream until it is not worth it, the workers change, or it breaks.
+        """Read one stream until it is not worth its cost, the workers change, or it breaks.
 
-        While nothing is idle it tells of nothing that could be run, yet the server goes through
-        every write for it.
+        While every slot is busy, nothing that the stream reports could start, yet the server
+        examines every write for it.
         """
         names = self._workers.names
         stream = await self._changes.open(names)
         self._pause = _FIRST_PAUSE
         self._reader = reader = asyncio.create_task(self._read(stream), name="monque-stream")
         if names != self._workers.names:
-            # A worker came while the stream was being opened.
+            # A worker was added while the stream was being opened.
             reader.cancel()
-        idleness = self._dispatcher.idleness
-        toil = asyncio.create_task(idleness.wait_for_toil(_BUSY_SECONDS), name="monque-toil")
+        tracker = self._dispatcher.idle_tracker
+        busy = asyncio.create_task(tracker.wait_until_busy_for(_BUSY_SECONDS), name="monque-busy")
         try:
-            await asyncio.wait([reader, toil], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([reader, busy], return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._reader = None
-            self._see_changes(connected=False)
-            await end(toil)
+            self._set_connected(connected=False)
+            await end(busy)
             await end(reader)
             await stream.close()
         if not reader.cancelled():
@@ -111,19 +111,19 @@ class Listener(Loop):
     async def _read(self, stream: ChangeStream) -> None:
         if not self._is_connected:
             self._is_connected = True
-            self._announcer.stream_connected()
-        # What happened before the stream was open is only seen by a look.
-        self._see_changes(connected=True)
+            self._publisher.stream_connected()
+        # Only a look finds what was stored before the stream was open.
+        self._set_connected(connected=True)
         while True:
-            await self._dispatcher.idleness.wait()
+            await self._dispatcher.idle_tracker.wait_until_idle()
             change = await stream.next()
             if change is not None:
                 self._take(change)
 
-    def _see_changes(self, *, connected: bool) -> None:
-        """Poll seldom or often, and look at once: only a look shows what no stream told of."""
+    def _set_connected(self, *, connected: bool) -> None:
+        """Poll rarely or often, and look at once: only a look finds what no stream reported."""
         self._polling.sees_changes = connected
-        self._dispatcher.replan()
+        self._dispatcher.look_ahead_again()
 
     def _take(self, change: Change) -> None:
         if change.is_insert and change.job_id in self._own:
@@ -136,4 +136,4 @@ class Listener(Loop):
     def _disconnect(self) -> None:
         if self._is_connected:
             self._is_connected = False
-            self._announcer.stream_closed()
+            self._publisher.stream_closed()

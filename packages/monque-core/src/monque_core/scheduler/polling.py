@@ -1,4 +1,4 @@
-"""How long to wait between two looks that nothing asked for."""
+"""How often to look at the queue when no wake-up asks for it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class Polling(ABC):
 
     @abstractmethod
     def gap(self) -> float:
-        """Give the time from this poll to the next one."""
+        """Return the seconds from this poll to the next one."""
 
     @abstractmethod
     def took(self, count: int) -> float:
-        """Note how much a claim brought in, and give the longest time to the next poll."""
+        """Record how much a claim brought in, and return the most seconds to the next poll."""
 
 
 class SteadyPolling(Polling):
-    """Seldom while a change stream tells of new work, often while none does."""
+    """Rarely while a change stream reports new work, often while none does."""
 
     def __init__(self, often: timedelta, seldom: timedelta) -> None:
         self._often = often.total_seconds()
@@ -30,16 +30,16 @@ class SteadyPolling(Polling):
         self.sees_changes = False
 
     def gap(self) -> float:
-        """Give the time from this poll to the next one."""
+        """Return the seconds from this poll to the next one."""
         return self._seldom if self.sees_changes else self._often
 
     def took(self, count: int) -> float:  # noqa: ARG002  # however much it was
-        """Go on as before: whoever stores more tells of it."""
+        """Keep the gap: new work is reported by the stream."""
         return float("inf")
 
 
 class AdaptivePolling(Polling):
-    """Often while there is work; each look in vain doubles the gap up to a limit."""
+    """Often while there is work; each look that finds nothing doubles the gap up to a limit."""
 
     def __init__(self, shortest: timedelta, longest: timedelta) -> None:
         self._shortest = shortest.total_seconds()
@@ -47,12 +47,12 @@ class AdaptivePolling(Polling):
         self._next = self._shortest
 
     def gap(self) -> float:
-        """Give the time from this poll to the next one, if this one is in vain."""
+        """Return the seconds from this poll to the next one, if this one finds nothing."""
         gap, self._next = self._next, min(self._longest, 2 * self._next)
         return gap
 
     def took(self, count: int) -> float:
-        """Begin anew with the shortest gap if there was work."""
+        """Return to the shortest gap if there was work."""
         if not count:
             return float("inf")
         self._next = self._shortest

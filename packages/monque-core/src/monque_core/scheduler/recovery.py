@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from monque_core.clock import Clock
     from monque_core.jobs.job import AnyJob
-    from monque_core.scheduler.announcer import Announcer
+    from monque_core.scheduler.event_publisher import EventPublisher
     from monque_core.scheduler.runs import Runs
     from monque_core.scheduler.wakeups import Wakeups
     from monque_core.store.stale_jobs import StaleBatch
@@ -38,15 +38,15 @@ class Recovery(Periodic):
         interval: timedelta,
         runs: Runs[AnyJob],
         wakeups: Wakeups,
-        announcer: Announcer,
+        publisher: EventPublisher,
     ) -> None:
-        super().__init__(announcer.errored, interval)
+        super().__init__(publisher.errored, interval)
         self._store = store
         self._clock = clock
         self._policy = policy
         self._runs = runs
         self._wakeups = wakeups
-        self._announcer = announcer
+        self._publisher = publisher
 
     def begin_grace(self) -> float:
         """Let owners renew their claims before they are taken over, and tell for how long.
@@ -65,7 +65,7 @@ class Recovery(Periodic):
         while is_more:
             batch = await self._store.stale_jobs.find(self._clock.now(), _BATCH_SIZE)
             for error in batch.unreadable:
-                self._announcer.errored(error)
+                self._publisher.errored(error)
             if batch.jobs and grace_seconds:
                 # What is renewed meanwhile is no longer as this look has found it.
                 await asyncio.sleep(grace_seconds)
@@ -77,7 +77,7 @@ class Recovery(Periodic):
             is_full = len(batch.jobs) + len(batch.unreadable) == _BATCH_SIZE
             is_more = is_full and bool(revived + failed + len(batch.unreadable))
         if recovered:
-            self._announcer.recovered(recovered)
+            self._publisher.recovered(recovered)
         return recovered
 
     async def _tick(self) -> None:
@@ -111,7 +111,7 @@ class Recovery(Periodic):
             except MonqueConnectionError:
                 raise
             except Exception as error:  # noqa: BLE001  # what the server refuses stops no other
-                self._announcer.errored(error, job)
+                self._publisher.errored(error, job)
         return failed
 
     def _is_spent(self, job: AnyJob) -> bool:
@@ -135,5 +135,5 @@ class Recovery(Periodic):
         outcome = after_exhaustion(adopted, str(error), now)
         (verdict,) = await self._store.ledger.settle([Settlement(adopted, outcome)], now)
         if verdict == "written":
-            self._announcer.failed(settled(adopted, outcome, now), error, will_retry=False)
+            self._publisher.failed(settled(adopted, outcome, now), error, will_retry=False)
         return verdict == "written"

@@ -12,7 +12,7 @@ from monque_core.scheduler.loop import Periodic
 if TYPE_CHECKING:
     from monque_core.clock import Clock
     from monque_core.options import JobRetention
-    from monque_core.scheduler.announcer import Announcer
+    from monque_core.scheduler.event_publisher import EventPublisher
     from monque_core.store.store import Store
 
 _BATCH_SIZE = 1000
@@ -24,9 +24,9 @@ class Retention(Periodic):
     """Looks for finished jobs past their age every interval."""
 
     def __init__(
-        self, store: Store, clock: Clock, retention: JobRetention, announcer: Announcer
+        self, store: Store, clock: Clock, retention: JobRetention, publisher: EventPublisher
     ) -> None:
-        super().__init__(announcer.errored, to_timedelta(retention.interval))
+        super().__init__(publisher.errored, to_timedelta(retention.interval))
         self._store = store
         self._clock = clock
         self._ages = retention.ages

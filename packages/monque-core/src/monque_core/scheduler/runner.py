@@ -1,4 +1,4 @@
-"""Running a handler and deciding what its end means."""
+"""Running a handler to its end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from monque_core.scheduler.runs import Run
-    from monque_core.scheduler.source import Ending, Source
+    from monque_core.scheduler.source import RunResult, Source
     from monque_core.scheduler.workers import Middleware, Work, Worker
     from monque_core.threads import ThreadPool
 
@@ -31,14 +31,16 @@ class Runner(Generic[W, C]):
         self._middleware = middleware
         self._threads = threads
 
-    async def execute(self, run: Run[W], ended: Callable[[Run[W], Ending[W] | None], None]) -> None:
-        """Run claimed work; report its ending, or None if it is no longer ours to end."""
+    async def execute(
+        self, run: Run[W], ended: Callable[[Run[W], RunResult[W] | None], None]
+    ) -> None:
+        """Run claimed work, and hand over its result, or None if its claim was lost."""
         started = time.perf_counter()
         error: BaseException | None = None
         try:
             worker = self._source.workers[run.work.name]
             run.given = work = self._source.begin(run)
-            limit = self._source.time_limit(run.work, worker)
+            limit = self._source.timeout(run.work, worker)
             if limit is not None:
                 await self._within(limit, run, worker, work)
             elif worker.is_async and not self._middleware:
@@ -52,11 +54,11 @@ class Runner(Generic[W, C]):
             ended(run, None)
         else:
             ended(run, self._source.conclude(run, error, duration))
-        # A frame that holds the error whose traceback holds the frame waits for the collector.
+        # Break the reference cycle of frame and traceback, so that the error is freed at once.
         error = None
 
     async def _within(self, limit: timedelta, run: Run[W], worker: Worker, work: Work) -> None:
-        """Call the handler, and raise `TimeoutError` if it takes longer than that."""
+        """Call the handler, and raise `TimeoutError` if it takes longer than the limit."""
         watch = asyncio.timeout(limit.total_seconds())
         cause: BaseException | None = None
         try:
@@ -68,13 +70,13 @@ class Runner(Generic[W, C]):
             cause = error
         try:
             if watch.expired():
-                # Whatever the handler made of its cancellation, it was too late.
+                # Whatever the handler did with its cancellation, it was too late.
                 raise TimeoutError(f"the run took longer than its timeout of {limit}") from cause
         finally:
             cause = None
 
     async def _chain(self, run: Run[W], worker: Worker, work: Work, depth: int) -> object:
-        """Go through the middleware from this depth on, then call the handler."""
+        """Call the middleware from this depth on, then the handler."""
         if depth < len(self._middleware):
 
             def call_next(changed: Work | None = None) -> Any:
@@ -87,7 +89,7 @@ class Runner(Generic[W, C]):
         return await result if inspect.isawaitable(result) else result
 
     async def _in_thread(self, run: Run[W], call: Callable[[], object]) -> object:
-        """Wait for a thread through every cancellation but that of `stop()` giving up on it.
+        """Wait for a thread, deferring every cancellation except that of `stop()` giving up on it.
 
         A thread cannot be cancelled: until it returns, its work keeps slot, claim and scope.
         """
@@ -101,7 +103,7 @@ class Runner(Generic[W, C]):
                 cancelled = error
                 if run.is_stopping:
                     run.is_abandoned = True
-                    # Nobody hears any more what the thread may raise.
+                    # Nobody waits any more for what the thread may raise.
                     future.cancel()
                     raise
         try:

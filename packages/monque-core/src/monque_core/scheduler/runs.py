@@ -31,7 +31,7 @@ class Run(Generic[W]):
     def __init__(self, work: W, claimed_at: float) -> None:
         self.work = work
         self.given: Work | None = None
-        """What its handler works with, once it has started."""
+        """What its handler got, once it has started."""
         self.claimed_at = claimed_at
         self.started_at = 0.0
         self.stage: Literal["waiting", "running", "settling"] = "waiting"
@@ -42,13 +42,13 @@ class Run(Generic[W]):
         """Whether `stop()` gave up on a thread: its work is left to recovery."""
 
     def end(self, cause: Literal["stop", "loss"]) -> None:
-        """Cancel the handler; the cause decides whether its work is handed back."""
+        """Cancel the handler; the cause decides whether its work is released."""
         if cause == "stop":
             self.is_stopping = True
-        # What was lost before stays lost: it is not ours to hand back.
+        # A lost claim stays lost: it cannot be released.
         self.ended_by = self.ended_by or cause
         if self.task is not None:
-            # Not before its first step: a task cancelled earlier never runs, nor tells its end.
+            # Not before its first step: a task cancelled earlier never runs or reports its end.
             asyncio.get_running_loop().call_soon(self.task.cancel)
 
 
@@ -57,20 +57,20 @@ class Runs(Generic[W]):
 
     def __init__(self) -> None:
         self._held: set[Run[W]] = set()
-        self._quiet = asyncio.Event()
-        self._quiet.set()
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
 
     def add(self, runs: Iterable[Run[W]]) -> None:
-        """Hold these claims from now on."""
+        """Hold these claims."""
         self._held.update(runs)
         if self._held:
-            self._quiet.clear()
+            self._is_empty.clear()
 
     def discard(self, run: Run[W]) -> None:
-        """Let go of a claim."""
+        """Stop holding a claim."""
         self._held.discard(run)
         if not self._held:
-            self._quiet.set()
+            self._is_empty.set()
 
     def __iter__(self) -> Iterator[Run[W]]:
         return iter(list(self._held))
@@ -83,4 +83,4 @@ class Runs(Generic[W]):
 
     async def wait_until_none(self) -> None:
         """Wait until no claim is held."""
-        await self._quiet.wait()
+        await self._is_empty.wait()

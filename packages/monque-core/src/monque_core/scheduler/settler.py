@@ -1,4 +1,4 @@
-"""Writing outcomes in groups: while one write is on its way, the next outcomes gather."""
+"""Group commit of outcomes: while one write is under way, the next outcomes accumulate."""
 
 from __future__ import annotations
 
@@ -12,57 +12,57 @@ from monque_core.scheduler.source import C, W
 
 if TYPE_CHECKING:
     from monque_core.clock import Clock
-    from monque_core.scheduler.announcer import Announcer
+    from monque_core.scheduler.event_publisher import EventPublisher
     from monque_core.scheduler.runs import Runs
-    from monque_core.scheduler.source import Ending, Source
+    from monque_core.scheduler.source import RunResult, Source
 
 _LARGEST_GROUP = 1000
-_LARGEST_GATHERING = 1000
+_MOST_ACCUMULATED = 1000
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
 _LONGEST_PATIENCE = 30.0
 
 
 @dataclass(slots=True)
-class _Refusal:
-    """An outcome that MongoDB has refused, as it was meant, and when to try it again."""
+class _Rejection:
+    """An outcome that MongoDB rejects, before it was truncated, and when to retry it."""
 
     outcome: Any
     pause: float = 0.0
     retry_at: float | None = None
-    is_told: bool = False
+    is_reported: bool = False
 
 
 class Settler(Loop, Generic[W, C]):
-    """The group commit of outcomes."""
+    """Writes the outcomes of runs, and keeps each until it is written or its claim is lost."""
 
     def __init__(
-        self, source: Source[W, C], clock: Clock, runs: Runs[W], announcer: Announcer
+        self, source: Source[W, C], clock: Clock, runs: Runs[W], publisher: EventPublisher
     ) -> None:
-        super().__init__(announcer.errored)
+        super().__init__(publisher.errored)
         self._source = source
         self._clock = clock
         self._runs = runs
-        self._announcer = announcer
-        self._waiting: list[Ending[W]] = []
-        self._refused: dict[Ending[W], _Refusal] = {}
+        self._publisher = publisher
+        self._waiting: list[RunResult[W]] = []
+        self._rejected: dict[RunResult[W], _Rejection] = {}
         self._one_by_one = 0
         self._signal = asyncio.Event()
 
-    def put(self, ending: Ending[W]) -> None:
-        """Hand over an ending to be written; it is kept until it is, or ownership is lost."""
-        ending.run.stage = "settling"
-        self._waiting.append(ending)
+    def put(self, result: RunResult[W]) -> None:
+        """Accept a result to be written."""
+        result.run.stage = "settling"
+        self._waiting.append(result)
         self._signal.set()
 
     async def _run(self) -> None:
         pause = _FIRST_PAUSE
         while True:
-            # What is settled is not held on to while there is nothing to do.
-            group: list[Ending[W]] = []
+            # Do not keep settled results alive while there is nothing to do.
+            group: list[RunResult[W]] = []
             await self._wait()
             self._signal.clear()
-            await self._gather()
+            await self._accumulate()
             while self._waiting:
                 group = self._waiting[: 1 if self._one_by_one else _LARGEST_GROUP]
                 self._one_by_one = max(0, self._one_by_one - 1)
@@ -70,67 +70,68 @@ class Settler(Loop, Generic[W, C]):
                     await self._settle(group)
                     pause = _FIRST_PAUSE
                 except MonqueConnectionError as error:
-                    self._announcer.errored(error)
+                    self._publisher.errored(error)
                     await asyncio.sleep(pause)
                     pause = min(_LONGEST_PAUSE, pause * 2)
                 except Exception as error:  # noqa: BLE001  # an outcome is kept until it is written
                     self._single_out(group, error)
 
-    async def _gather(self) -> None:
-        """Let those join that end right now, as short jobs do one after the other.
+    async def _accumulate(self) -> None:
+        """Let results join that come right now, as those of short jobs do one after the other.
 
-        Not a timer: each turn of the loop that brings one more allows for another turn.
+        This is no timer: each iteration of the event loop that brings one more result allows
+        one more iteration.
         """
         count = 0
-        while count < len(self._waiting) < _LARGEST_GATHERING:
+        while count < len(self._waiting) < _MOST_ACCUMULATED:
             count = len(self._waiting)
             await asyncio.sleep(0)
 
     async def _wait(self) -> None:
-        """Wait for outcomes, or until it is time to try one again."""
-        if not self._refused:
+        """Wait for results, or until it is time to retry one."""
+        if not self._rejected:
             await self._signal.wait()
             return
-        times = [one.retry_at for one in self._refused.values() if one.retry_at is not None]
+        times = [one.retry_at for one in self._rejected.values() if one.retry_at is not None]
         try:
             async with asyncio.timeout_at(min(times, default=None)):
                 await self._signal.wait()
         except TimeoutError:
             pass
         now = asyncio.get_running_loop().time()
-        for ending, refusal in self._refused.items():
-            if refusal.retry_at is not None and refusal.retry_at <= now:
-                refusal.retry_at = None
-                self._waiting.append(ending)
+        for result, rejection in self._rejected.items():
+            if rejection.retry_at is not None and rejection.retry_at <= now:
+                rejection.retry_at = None
+                self._waiting.append(result)
 
-    def _single_out(self, group: list[Ending[W]], error: Exception) -> None:
-        """Keep an outcome that the server refuses from holding up the others."""
+    def _single_out(self, group: list[RunResult[W]], error: Exception) -> None:
+        """Keep an outcome that MongoDB rejects from holding up the others."""
         if len(group) > 1:
             self._one_by_one = len(group)
             return
-        (ending,) = group
-        refusal = self._refused.setdefault(ending, _Refusal(ending.outcome))
-        if self._source.abridge(ending, error):
+        (result,) = group
+        rejection = self._rejected.setdefault(result, _Rejection(result.outcome))
+        if self._source.truncate(result, error):
             self._one_by_one += 1
             return
         del self._waiting[0]
-        # As it was meant, in case that MongoDB takes it then.
-        ending.outcome = refusal.outcome
-        refusal.pause = min(_LONGEST_PATIENCE, 2 * refusal.pause or _FIRST_PAUSE)
-        refusal.retry_at = asyncio.get_running_loop().time() + refusal.pause
-        if not refusal.is_told:
-            refusal.is_told = True
-            self._source.refused(ending.run.work, error)
+        # In full length, in case MongoDB accepts it then.
+        result.outcome = rejection.outcome
+        rejection.pause = min(_LONGEST_PATIENCE, 2 * rejection.pause or _FIRST_PAUSE)
+        rejection.retry_at = asyncio.get_running_loop().time() + rejection.pause
+        if not rejection.is_reported:
+            rejection.is_reported = True
+            self._source.report_write_error(result.run.work, error)
 
-    async def _settle(self, group: list[Ending[W]]) -> None:
+    async def _settle(self, group: list[RunResult[W]]) -> None:
         now = self._clock.now()
         verdicts = await self._source.settle(group, now)
-        # Only now are they no longer waiting: a write that failed leaves them where they are.
+        # Only now: a write that failed leaves them in the list.
         del self._waiting[: len(group)]
-        for ending, verdict in zip(group, verdicts, strict=True):
-            if self._refused:
-                self._refused.pop(ending, None)
-            if self._source.close(ending, verdict, now):
-                self._runs.discard(ending.run)
+        for result, verdict in zip(group, verdicts, strict=True):
+            if self._rejected:
+                self._rejected.pop(result, None)
+            if self._source.finalize(result, verdict, now):
+                self._runs.discard(result.run)
             else:
-                self.put(ending)
+                self.put(result)

@@ -6,57 +6,62 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from monque_core.scheduler.capacity import Capacity, Member
+    from collections.abc import Iterable
+
+    from monque_core.scheduler.capacity import Share
     from monque_core.scheduler.workers import Workers
 
 
 class Slots:
-    """The slots of one source; a replaced worker's runs still take theirs."""
+    """The slots of one source; runs of a replaced worker still occupy theirs."""
 
-    def __init__(self, workers: Workers, capacity: Capacity, member: Member) -> None:
+    def __init__(self, workers: Workers, share: Share) -> None:
         self._workers = workers
-        self._capacity = capacity
-        self._member = member
+        self._share = share
         self._taken: Counter[str] = Counter()
 
     def take(self, name: str) -> None:
         """Occupy a slot of this name."""
         self._taken[name] += 1
-        self._capacity.take(self._member)
+        self._share.take()
 
     def give_back(self, name: str) -> None:
         """Free a slot of this name."""
         self._taken[name] -= 1
-        self._capacity.give_back(self._member)
+        self._share.give_back()
 
-    def poke_others(self) -> None:
-        """Let other sources see that this one has looked, and what it left."""
-        self._capacity.poke_others(self._member)
+    @property
+    def is_contested(self) -> bool:
+        """Whether other sources want the same slots."""
+        return self._share.is_contested
 
-    def own_free(self, name: str) -> int:
-        """Tell how many more runs of this name its worker would take."""
-        return max(0, self._workers[name].concurrency - self._taken[name])
+    def set_waiting(self, names: Iterable[str]) -> None:
+        """Record which names want slots, so that other sources leave this one its share."""
+        self._share.is_waiting = any(self._own_free(name) for name in names)
+
+    def wake_others(self) -> None:
+        """Let other sources see what this one has left."""
+        self._share.wake_others()
 
     def free(self, name: str) -> int:
-        """Tell how many more runs of this name may start, the instance's limit included."""
-        own = self._workers[name].concurrency - self._taken[name]
-        if self._capacity.limit is not None:
-            own = min(own, self._capacity.free_for(self._member) or 0)
-        return max(0, own)
+        """Return how many more runs of this name may start, the instance's limit included."""
+        own = self._own_free(name)
+        return own if self._share.limit is None else min(own, self._share.free())
 
-    def free_in_all(self) -> int:
-        """Tell how many more runs may start here, of whatever name."""
-        free = sum(self.own_free(worker.name) for worker in self._workers)
-        if self._capacity.limit is not None:
-            free = min(free, self._capacity.free_for(self._member) or 0)
-        return free
+    def free_over_all(self) -> int:
+        """Return how many more runs of any name may start."""
+        own = sum(self._own_free(worker.name) for worker in self._workers)
+        return own if self._share.limit is None else min(own, self._share.free())
 
     @property
     def instance_limit(self) -> int | None:
-        """Tell how many runs of whatever name may overlap, None for no such limit."""
-        return self._capacity.limit
+        """Return how many runs of any name may overlap, None for no such limit."""
+        return self._share.limit
 
     def limit(self, name: str) -> int:
-        """Tell how many runs of this name may ever overlap."""
+        """Return how many runs of this name may ever overlap."""
         own = self._workers[name].concurrency
-        return own if self._capacity.limit is None else min(own, self._capacity.limit)
+        return own if self._share.limit is None else min(own, self._share.limit)
+
+    def _own_free(self, name: str) -> int:
+        return max(0, self._workers[name].concurrency - self._taken[name])

@@ -1,4 +1,4 @@
-"""What the engine asks of a source of work; jobs are one, reactive tasks another."""
+"""What the engine needs from a source of work; jobs are one, reactive tasks another."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ if TYPE_CHECKING:
     from monque_core.store.turned_away import TurnedAway
 
 Claim: TypeAlias = "tuple[Hashable, ObjectId | None]"
-"""What proves whose run it is: the id of the work and the token of its claim."""
+"""What identifies a claim: the id of the work and the claim token."""
 
 
 class Claimed(Protocol):
-    """Work that a claim has brought in."""
+    """Work that was claimed."""
 
     @property
     def id(self) -> Any:
-        """Tell it apart from the rest of its source."""
+        """Return the id, unique within the source."""
         ...
 
     @property
     def name(self) -> str:
-        """Give the name its worker is registered under."""
+        """Return the name its worker is registered under."""
         ...
 
     @property
     def claim_token(self) -> ObjectId | None:
-        """Tell this claim apart from every other of the same work."""
+        """Return the fencing token of this claim."""
         ...
 
 
 class Candidate(Protocol):
-    """Due work that a look has seen; whether it can be had, only the claim tells."""
+    """Due work that a look has found; another instance may claim it first."""
 
     @property
     def name(self) -> str:
-        """Give the name its worker is registered under."""
+        """Return the name its worker is registered under."""
         ...
 
     @property
     def interrupted(self) -> bool:
-        """Tell whether a claim of it ended without an outcome, as a killed process leaves it."""
+        """Whether a claim of it ended without an outcome, as after a killed process."""
         ...
 
 
@@ -59,24 +59,24 @@ C = TypeVar("C", bound=Candidate)
 
 
 class Queue(Protocol[W_co, C]):
-    """Where due work is looked for and claimed."""
+    """Where due work is found and claimed."""
 
     async def look(
         self, names: Sequence[str], limit: int, now: datetime
     ) -> Sequence[C | TurnedAway]:
-        """See the first due work of all these names together, in one cheap query."""
+        """Return the first due work of all these names together, in one cheap query."""
         ...
 
     async def look_at_each(
         self, limits: Mapping[str, int], now: datetime
     ) -> Sequence[C | TurnedAway]:
-        """See the first due work of each name, so that no name hides another."""
+        """Return the first due work of each name, so that no name hides another."""
         ...
 
     async def upcoming(
         self, names: Sequence[str], after: datetime, until: datetime, limit: int
     ) -> list[tuple[str, datetime]]:
-        """See which of these names become due when, soonest first."""
+        """Return which of these names become due when, soonest first."""
         ...
 
     async def claim_first(
@@ -88,25 +88,25 @@ class Queue(Protocol[W_co, C]):
     async def claim_one(
         self, candidate: C, token: ObjectId, now: datetime
     ) -> W_co | TurnedAway | None:
-        """Claim this by itself."""
+        """Claim one candidate by itself."""
         ...
 
     async def claim_batch(
         self, candidates: Sequence[C], token: ObjectId, now: datetime
     ) -> Sequence[W_co | TurnedAway]:
-        """Claim as many of these as are still to be had."""
+        """Claim as many of these candidates as are still due."""
         ...
 
     async def claimed_with(self, token: ObjectId, at: datetime) -> Sequence[W_co | TurnedAway]:
-        """Read back what a token has claimed at that time, though no reply told of it."""
+        """Return what was claimed with a token at that time, although no reply confirmed it."""
         ...
 
     async def has_due(self, names: Sequence[str], now: datetime) -> bool:
-        """Tell whether anything of these names could be claimed now."""
+        """Whether anything of these names could be claimed now."""
         ...
 
 
-class Ending(Generic[W]):
+class RunResult(Generic[W]):
     """How a run ended."""
 
     __slots__ = ("duration", "error", "outcome", "run")
@@ -120,68 +120,70 @@ class Ending(Generic[W]):
     ) -> None:
         self.run = run
         self.outcome = outcome
-        """What follows for the work, in the terms of its source."""
+        """What to write, in the terms of the source."""
         self.error = error
         self.duration = duration
 
 
 class Source(ABC, Generic[W, C]):
-    """One kind of work: where it is claimed, what its runs get, and what their ends mean."""
+    """One kind of work: where it is claimed, what its handlers get, how its runs are settled."""
 
     queue: Queue[W, C]
     workers: Workers
     polling: Polling
     renewal_interval: timedelta
-    """How often claims are kept alive."""
+    """How often claims are renewed."""
 
     @abstractmethod
-    def is_suspicious(self, candidate: C) -> bool:
-        """Tell whether waiting work may be what killed its processes."""
+    def is_suspect(self, candidate: C) -> bool:
+        """Whether waiting work may be a poison job."""
 
     @abstractmethod
-    def is_on_trial(self, work: W) -> bool:
-        """Tell whether claimed work was suspicious when it was waiting."""
+    def needs_isolation(self, work: W) -> bool:
+        """Whether claimed work was a suspect while it waited."""
 
     @abstractmethod
-    def turned_away(self, found: TurnedAway, error: Exception) -> None:
-        """Say that something in the queue was set aside."""
+    def report_rejected(self, rejected: TurnedAway, error: Exception) -> None:
+        """Report a document that was quarantined."""
 
     @abstractmethod
     def begin(self, run: Run[W]) -> Work:
-        """Say that a run starts, and give what its middleware and handler see."""
+        """Publish that a run starts, and return what its middleware and handler get."""
 
     @abstractmethod
-    def time_limit(self, work: W, worker: Worker) -> timedelta | None:
-        """Tell how long one run may take."""
+    def timeout(self, work: W, worker: Worker) -> timedelta | None:
+        """Return how long one run may take, None for any time."""
 
     @abstractmethod
-    def conclude(self, run: Run[W], error: BaseException | None, duration: timedelta) -> Ending[W]:
-        """Decide what the end of a handler means."""
+    def conclude(
+        self, run: Run[W], error: BaseException | None, duration: timedelta
+    ) -> RunResult[W]:
+        """Return the result of a run whose handler has ended."""
 
     @abstractmethod
-    def hand_back(self, run: Run[W]) -> Ending[W]:
-        """End a claim as if it had never been made."""
+    def release(self, run: Run[W]) -> RunResult[W]:
+        """Return a result that undoes the claim."""
 
     @abstractmethod
-    async def settle(self, endings: Sequence[Ending[W]], now: datetime) -> Sequence[Any]:
-        """Write outcomes in as few round trips as can be, and say for each what became of it."""
+    async def settle(self, results: Sequence[RunResult[W]], now: datetime) -> Sequence[Any]:
+        """Write outcomes in as few round trips as possible, and return a verdict for each."""
 
     @abstractmethod
-    def close(self, ending: Ending[W], verdict: Any, now: datetime) -> bool:
-        """Tell what was written; False if the ending was changed and must be settled again."""
+    def finalize(self, result: RunResult[W], verdict: Any, now: datetime) -> bool:
+        """Publish what was written; False if the result has changed and must be settled again."""
 
-    def abridge(self, ending: Ending[W], refusal: Exception) -> bool:  # noqa: ARG002  # if it can be
-        """Make an outcome that MongoDB refuses smaller; False if that cannot be, or cannot help."""
+    def truncate(self, result: RunResult[W], error: Exception) -> bool:  # noqa: ARG002  # if it can be
+        """Shorten an outcome that MongoDB rejects; False if that is impossible or no help."""
         return False
 
     @abstractmethod
-    def refused(self, work: W, error: Exception) -> None:
-        """Say that MongoDB refuses an outcome, which is kept and tried again."""
+    def report_write_error(self, work: W, error: Exception) -> None:
+        """Report that MongoDB rejects an outcome, which is kept and retried."""
 
     @abstractmethod
     async def renew(self, runs: Sequence[Run[W]], now: datetime) -> Collection[Claim]:
-        """Keep claims alive, and give those that are no longer ours."""
+        """Renew claims, and return those that were lost."""
 
     @abstractmethod
-    def lost(self, work: W) -> None:
-        """Say that a claim was taken over while its handler ran."""
+    def report_lost(self, work: W) -> None:
+        """Report that another instance took over a claim while its handler ran."""

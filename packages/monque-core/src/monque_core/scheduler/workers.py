@@ -1,4 +1,4 @@
-"""Which handler serves which name."""
+"""The handlers registered for names."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 
 class Work(Protocol):
-    """What every handler and middleware is given: a `Job`, or a `ReactiveTask`."""
+    """What every handler and middleware gets: a `Job` or a `ReactiveTask`."""
 
     @property
     def id(self) -> Any:
-        """Tell jobs, or task records, apart."""
+        """Return the id of the job or task record."""
         ...
 
     @property
     def name(self) -> str:
-        """Give the name its worker is registered under."""
+        """Return the name its worker is registered under."""
         ...
 
     @property
     def data(self) -> Any:
-        """Give what the work is about."""
+        """Return the payload of a job, or the snapshot of a reactive task."""
         ...
 
 
@@ -49,7 +49,7 @@ class Worker:
 
 
 class Workers:
-    """The registered workers, in no order that matters."""
+    """The registered workers; their order does not matter."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Worker] = {}
@@ -75,12 +75,12 @@ class Workers:
 
     @property
     def names(self) -> list[str]:
-        """Give the names that are served here."""
+        """Return the names with a worker here."""
         return list(self._by_name)
 
 
 def is_async(handler: object) -> bool:
-    """Tell whether a handler runs on the event loop rather than in a thread."""
+    """Whether a handler runs on the event loop rather than in a thread."""
     while isinstance(handler, functools.partial):
         handler = handler.func
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(

@@ -1,4 +1,4 @@
-"""Seeing now and then that the collection is as it should be."""
+"""Periodic maintenance of the jobs collection."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from monque_core.scheduler.loop import Periodic
 
 if TYPE_CHECKING:
     from monque_core.options import Options
-    from monque_core.scheduler.announcer import Announcer
+    from monque_core.scheduler.event_publisher import EventPublisher
     from monque_core.scheduler.workers import Workers
     from monque_core.store.store import Store
 
@@ -17,16 +17,16 @@ INTERVAL: Final = timedelta(minutes=2)
 _MOST_UNDATED = 100
 
 
-class Upkeep(Periodic):
-    """Restores indexes that went away, and turns away jobs that no look can find.
+class Maintenance(Periodic):
+    """Recreates missing indexes, and quarantines jobs that no look can find.
 
-    Seldom, for it is one command for each on every instance, and hardly ever of use.
+    It runs rarely: each costs one command on every instance, and is hardly ever of use.
     """
 
     def __init__(
-        self, store: Store, options: Options, workers: Workers, announcer: Announcer
+        self, store: Store, options: Options, workers: Workers, publisher: EventPublisher
     ) -> None:
-        super().__init__(announcer.errored, INTERVAL)
+        super().__init__(publisher.errored, INTERVAL)
         self._store = store
         self._clock = options.clock
         self._restores_indexes = not options.skip_index_creation

@@ -1,4 +1,4 @@
-"""All that runs the work of one source."""
+"""Everything that runs the work of one source, from claim to outcome."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from monque_core.scheduler.backlog import Backlog
 from monque_core.scheduler.claimer import Claimer
 from monque_core.scheduler.dispatcher import Dispatcher
 from monque_core.scheduler.heartbeat import Heartbeat
-from monque_core.scheduler.pace import Pace
-from monque_core.scheduler.probation import Probation
+from monque_core.scheduler.lookahead import Lookahead
 from monque_core.scheduler.runner import Runner
 from monque_core.scheduler.runs import Runs
 from monque_core.scheduler.settler import Settler
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from monque_core.clock import Clock
-    from monque_core.scheduler.announcer import Announcer
     from monque_core.scheduler.capacity import Capacity
+    from monque_core.scheduler.event_publisher import EventPublisher
     from monque_core.scheduler.loop import Loop
     from monque_core.scheduler.source import Source
     from monque_core.scheduler.wakeups import Wakeups
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
     from monque_core.threads import ThreadPool
 
 
-class Lane(Generic[W, C]):
-    """A source of work from claim to outcome, wired once."""
+class Pipeline(Generic[W, C]):
+    """Dispatcher, settler and heartbeat of one source."""
 
     def __init__(
         self,
@@ -41,14 +40,14 @@ class Lane(Generic[W, C]):
         capacity: Capacity,
         middleware: Sequence[Middleware],
         threads: ThreadPool,
-        announcer: Announcer,
+        publisher: EventPublisher,
     ) -> None:
         self.source = source
         self.wakeups = wakeups
         self.runs = runs = Runs[W]()
-        self._slots = slots = Slots(source.workers, capacity, self)
-        self._backlog = backlog = Backlog[W](slots)
-        self._settler = settler = Settler(source, clock, runs, announcer)
+        slots = Slots(source.workers, capacity.join(wakeups.poke))
+        backlog = Backlog[W](slots)
+        settler = Settler(source, clock, runs, publisher)
         self.dispatcher = Dispatcher(
             source=source,
             claimer=Claimer(source, clock),
@@ -58,30 +57,19 @@ class Lane(Generic[W, C]):
             backlog=backlog,
             runs=runs,
             wakeups=wakeups,
-            pace=Pace(),
-            probation=Probation(),
+            lookahead=Lookahead(source.queue, source.workers, wakeups, clock),
             clock=clock,
-            announcer=announcer,
+            publisher=publisher,
         )
-        heartbeat = Heartbeat(source, clock, runs, backlog, wakeups, announcer)
+        heartbeat = Heartbeat(source, clock, runs, backlog, wakeups, publisher)
         self.loops: Sequence[Loop] = [settler, heartbeat, self.dispatcher]
-        capacity.join(self)
-
-    def is_waiting(self) -> bool:
-        """Tell whether a slot of the instance would be used here if there were one."""
-        names = {*self._backlog.names, *self.dispatcher.claimable()}
-        return any(self._slots.own_free(name) for name in names)
-
-    def poke(self) -> None:
-        """Be told that there may be a slot."""
-        self.wakeups.poke()
 
     def running(self, name: str) -> int:
-        """Tell how many runs of a name are under way."""
+        """Return how many runs of a name are under way."""
         return sum(run.work.name == name and run.stage == "running" for run in self.runs)
 
     async def is_idle(self, now: datetime) -> bool:
-        """Tell whether nothing is due or running; if something is due, look at it now."""
+        """Whether nothing is due or running; if something is due, look at the queue now."""
         dispatcher = self.dispatcher
         await self.runs.wait_until_none()
         names = [name for name in self.source.workers.names if not dispatcher.is_paused(name)]

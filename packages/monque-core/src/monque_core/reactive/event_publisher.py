@@ -11,34 +11,34 @@ from monque_core.errors import MonqueConnectionError
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from monque_core.scheduler.announcer import Announcer
+    from monque_core.scheduler.event_publisher import EventPublisher
     from monque_core.tasks.record import TaskRecord
 
 logger = logging.getLogger("monque")
 
 
-class TaskAnnouncer:
+class TaskEventPublisher:
     """The voice of reactive tasks, over the engine's own."""
 
-    def __init__(self, announcer: Announcer) -> None:
-        self._announcer = announcer
+    def __init__(self, publisher: EventPublisher) -> None:
+        self._publisher = publisher
 
     def started(self, task: TaskRecord) -> None:
         """Say that a handler is about to run."""
-        self._announcer.tell(events.TASK_START, lambda: events.TaskStarted(task))
+        self._publisher.tell(events.TASK_START, lambda: events.TaskStarted(task))
 
     def completed(self, task: TaskRecord, duration: timedelta) -> None:
         """Say that a success is written."""
-        self._announcer.tell(events.TASK_COMPLETE, lambda: events.TaskCompleted(task, duration))
+        self._publisher.tell(events.TASK_COMPLETE, lambda: events.TaskCompleted(task, duration))
 
     def skipped(self, task: TaskRecord, duration: timedelta) -> None:
         """Say that there was nothing to do any more."""
-        self._announcer.tell(events.TASK_SKIPPED, lambda: events.TaskSkipped(task, duration))
+        self._publisher.tell(events.TASK_SKIPPED, lambda: events.TaskSkipped(task, duration))
 
     def failed(self, task: TaskRecord, error: BaseException, *, will_retry: bool) -> None:
         """Say that a failure is written."""
         made = events.TaskFailed(task, error, will_retry)
-        if not self._announcer.tell(events.TASK_FAIL, lambda: made):
+        if not self._publisher.tell(events.TASK_FAIL, lambda: made):
             fate = "will be retried" if will_retry else "is given up"
             logger.warning(
                 "reactive task %s of %r failed and %s: %s",
@@ -52,33 +52,33 @@ class TaskAnnouncer:
     def errored(self, error: BaseException, task: TaskRecord | None = None) -> None:
         """Say that something unexpected happened; an outage of MongoDB is told as everywhere."""
         if isinstance(error, MonqueConnectionError):
-            self._announcer.errored(error)
-        elif not self._announcer.tell(events.TASK_ERROR, lambda: events.TaskErrored(error, task)):
+            self._publisher.errored(error)
+        elif not self._publisher.tell(events.TASK_ERROR, lambda: events.TaskErrored(error, task)):
             logger.error("reactive tasks: %s", error, exc_info=error)
 
     def leads(self, instance_id: str, term: int) -> None:
         """Say that this instance plans from now on."""
         changed = events.LeaderChanged(instance_id, term)
-        self._announcer.tell(events.LEADER_ACQUIRED, lambda: changed)
+        self._publisher.tell(events.LEADER_ACQUIRED, lambda: changed)
 
     def leads_no_more(self, instance_id: str, term: int) -> None:
         """Say that this instance has ceased to plan."""
         changed = events.LeaderChanged(instance_id, term)
-        self._announcer.tell(events.LEADER_LOST, lambda: changed)
+        self._publisher.tell(events.LEADER_LOST, lambda: changed)
 
     def reconciles(self, name: str, reason: str) -> None:
         """Say that all documents of a task are examined."""
-        self._announcer.tell(events.RECONCILE_START, lambda: events.Reconciliation(name, reason))
+        self._publisher.tell(events.RECONCILE_START, lambda: events.Reconciliation(name, reason))
 
     def reconciled(self, name: str, reason: str, documents: int) -> None:
         """Say that all documents of a task were examined."""
         done = events.Reconciliation(name, reason, documents)
-        self._announcer.tell(events.RECONCILE_COMPLETE, lambda: done)
+        self._publisher.tell(events.RECONCILE_COMPLETE, lambda: done)
 
     def unwatched(self, reason: str) -> None:
         """Say that changes cannot be seen as they happen."""
-        self._announcer.stream_unavailable(reason)
+        self._publisher.stream_unavailable(reason)
 
     def stream_failed(self, error: BaseException) -> None:
         """Say that a change stream broke."""
-        self._announcer.stream_failed(error)
+        self._publisher.stream_failed(error)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("monque")
 
 
-class Announcer:
+class EventPublisher:
     """The engine's voice."""
 
     def __init__(self, emitter: EventEmitter, contact: Contact) -> None:

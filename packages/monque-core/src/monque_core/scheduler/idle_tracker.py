@@ -1,0 +1,41 @@
+"""Tracking idle and busy periods."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class IdleTracker:
+    """Whether slots are free and no work is expected."""
+
+    def __init__(self) -> None:
+        self._is_idle = asyncio.Event()
+        self._is_busy = asyncio.Event()
+        self._is_busy.set()
+        self._idle_periods = 0
+
+    def mark_idle(self) -> None:
+        """Record that there is nothing to do."""
+        if not self._is_idle.is_set():
+            self._idle_periods += 1
+            self._is_idle.set()
+            self._is_busy.clear()
+
+    def mark_busy(self) -> None:
+        """Record that work was claimed; a look that fails or finds nothing does not count."""
+        self._is_idle.clear()
+        self._is_busy.set()
+
+    async def wait_until_idle(self) -> None:
+        """Wait until there is nothing to do."""
+        await self._is_idle.wait()
+
+    async def wait_until_busy_for(self, seconds: float) -> None:
+        """Wait until there was something to do all the time for so many seconds."""
+        while True:
+            await self._is_busy.wait()
+            idle_periods = self._idle_periods
+            # One timer however often idle periods come and go meanwhile.
+            await asyncio.sleep(seconds)
+            if idle_periods == self._idle_periods:
+                return
