@@ -264,7 +264,7 @@ async def test_jobs_beyond_what_is_known_ahead_start_on_time_too(
     db: AsyncDatabase[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Due times are asked for a window at a time; many short ones stand for many long ones.
-    monkeypatch.setattr("monque_core.scheduler.dispatcher._LONGEST_PLAN", timedelta(seconds=0.4))
+    monkeypatch.setattr("monque_core.scheduler.lookahead._LONGEST_SPAN", timedelta(seconds=0.4))
     monque, elsewhere = Monque(db, **NO_POLLS), Monque(db)
     starts = Tally[tuple[int, timedelta]]()
     chance = random.Random(1)

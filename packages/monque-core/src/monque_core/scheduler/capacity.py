@@ -29,20 +29,17 @@ class Share:
     """One source's share of the slots: free slots go in turn to those that wait."""
 
     def __init__(self, capacity: Capacity, wake: Callable[[], None]) -> None:
+        self.limit = capacity.limit
+        """The limit of the instance, None for no limit."""
         self._capacity = capacity
         self._wake = wake
         self.is_waiting = False
         """Whether this source would use a slot if it had one; its dispatcher says so."""
 
     @property
-    def limit(self) -> int | None:
-        """Return the limit of the instance, None for no limit."""
-        return self._capacity.limit
-
-    @property
     def is_contested(self) -> bool:
         """Whether other sources want the same slots."""
-        return self._capacity.limit is not None and len(self._capacity.line) > 1
+        return self.limit is not None and len(self._capacity.line) > 1
 
     def take(self) -> None:
         """Occupy a slot and go to the end of the line."""
@@ -65,8 +62,8 @@ class Share:
 
     def free(self) -> int:
         """Return how many of the free slots are this source's; there must be a limit."""
-        assert self._capacity.limit is not None
-        free = max(0, self._capacity.limit - self._capacity.taken)
+        assert self.limit is not None
+        free = max(0, self.limit - self._capacity.taken)
         if not free or not self.is_contested:
             return free
         line = [one for one in self._capacity.line if one is self or one.is_waiting]
