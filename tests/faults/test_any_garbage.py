@@ -21,7 +21,7 @@ from monque_core import (
     JobStateError,
     Monque,
 )
-from monque_core.scheduler import upkeep
+from monque_core.scheduler import maintenance
 from tests.support.happenings import Happenings
 from tests.support.payloads import payloads
 from tests.support.stored import jobs_in
@@ -70,7 +70,7 @@ def garbage(draw: st.DrawFn) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let upkeep come round within the patience of a test."""
-    monkeypatch.setattr(upkeep, "INTERVAL", timedelta(seconds=0.05))
+    monkeypatch.setattr(maintenance, "INTERVAL", timedelta(seconds=0.05))
 
 
 def an_instance(db: Any) -> tuple[Monque, Happenings]:

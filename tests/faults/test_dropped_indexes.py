@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from monque_core import Job, Monque, MonqueError
-from monque_core.scheduler import upkeep
+from monque_core.scheduler import maintenance
 from monque_core.store import restoration
 from monque_core.store.indexes import job_indexes
 from tests.support.happenings import Happenings
@@ -34,7 +34,7 @@ HEARTBEAT = 0.2
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let upkeep come round within the patience of a test."""
-    monkeypatch.setattr(upkeep, "INTERVAL", timedelta(seconds=0.05))
+    monkeypatch.setattr(maintenance, "INTERVAL", timedelta(seconds=0.05))
     monkeypatch.setattr(restoration, "_FIRST_PAUSE", 0.05)
 
 
