@@ -298,7 +298,7 @@ class TestBeanie:
         )
         async with lifespan(container):
             await container.service().enqueue("book", 3)
-            await container.service().monque.run_until_idle(timeout=20)
+            await container.service().monque.run_until_idle()
         assert [invoice.total async for invoice in Invoice.find_all()] == [3]
 
     async def test_by_one_that_is_not_is_told_to_initialise_it(self) -> None:

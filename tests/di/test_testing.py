@@ -290,7 +290,7 @@ class TestAClass:
 
             def handle(self, job: Job[Any]) -> None:
                 starts.add("started")
-                may_end.wait(20)
+                may_end.wait(120)
                 seen.append(self.session.is_open)
 
         running = asyncio.create_task(run_job(an_app(sessions), Slow))
@@ -622,7 +622,7 @@ class TestContextLocals:
                 self.mailer = mailer
 
             async def handle(self, job: Job[Any]) -> Any:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(120):
                     await all_here.wait()
                 assert app.mailer() is self.mailer
                 return self.mailer
@@ -643,7 +643,7 @@ class TestManyRuns:
                 self.job = job
 
             async def handle(self, job: Job[Any]) -> tuple[Session, int]:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(120):
                     await all_here.wait()
                 assert self.job is job
                 assert self.session.is_open

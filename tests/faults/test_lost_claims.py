@@ -77,7 +77,7 @@ async def test_a_run_that_lost_its_claim_is_cancelled_by_the_heartbeat_and_write
         await _take_away(db, job, how)
         left = await jobs_in(db).find_one({"_id": job.id})
         await ends.reach(1)
-        await monque.run_until_idle(timeout=20)
+        await monque.run_until_idle()
         the_loss_of(job, happenings)
 
     assert ends == ["cancelled"]
@@ -108,7 +108,7 @@ async def test_a_run_that_resists_its_cancellation_writes_nothing_either(
         await _take_away(db, job, "claimed by another")
         left = await jobs_in(db).find_one({"_id": job.id})
         await happenings.reach("job:error")
-        await monque.run_until_idle(timeout=20)
+        await monque.run_until_idle()
 
     assert await jobs_in(db).find_one({"_id": job.id}) == left
     the_loss_of(job, happenings)
@@ -136,7 +136,7 @@ async def test_a_loss_during_settling_is_told_once(
             beat.release()
         settling.release()
         await happenings.reach("job:error")
-        await monque.run_until_idle(timeout=20)
+        await monque.run_until_idle()
 
     assert await jobs_in(db).find_one({"_id": job.id}) == left
     the_loss_of(job, happenings)
@@ -324,7 +324,7 @@ async def test_a_claim_ahead_that_was_lost_is_never_run(
             beaten = partial(_has_beaten_since, db, await stored(db, thieves[0]))
             await eventually(beaten)
         may_go_on.set()
-        await monque.run_until_idle(timeout=30)
+        await monque.run_until_idle()
 
     assert sorted(ran + lost) == list(range(1000))
     errors = [event.error for event in happenings.of("job:error")]

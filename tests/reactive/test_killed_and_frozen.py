@@ -166,7 +166,7 @@ async def test_killing_the_leader_under_load_loses_no_change_and_repeats_only_it
                 done = await statuses(survivor)
                 return len(done) == count and set(done.values()) == {"completed"}
 
-            await eventually(is_done, seconds=40)
+            await eventually(is_done)
             await settle(survivor)
             page = await survivor.get_reactive_tasks(limit=count)
     runs = Counter(line["id"] for line in leader.of("ran")) + Counter(id for id, _ in ran)
@@ -197,7 +197,7 @@ async def test_stopping_the_leader_under_load_loses_no_change_and_repeats_no_run
         await leader.stop()
         await following.reach("leader:acquired")
         await inserting
-        await eventually(lambda: len(ran) + len(ran_there) >= count, seconds=40)
+        await eventually(lambda: len(ran) + len(ran_there) >= count)
         await settle(survivor)
         assert set((await statuses(survivor)).values()) == {"completed"}
     assert sorted(id for id, _ in [*ran, *ran_there]) == list(range(count))

@@ -276,10 +276,10 @@ async def test_streams_lost_one_after_another_are_each_replaced_soon(
     async with monque:
         # A pause that never shrank again would have grown to minutes by the last of these.
         for losses in range(1, 10):
-            await happenings.reach("changestream:connected", losses, seconds=10)
+            await happenings.reach("changestream:connected", losses)
             await jobs_in(db).insert_one({"_id": losses})
             await jobs_in(db).drop()
-            await happenings.reach("changestream:closed", losses, seconds=10)
+            await happenings.reach("changestream:closed", losses)
 
     assert len(happenings.of("changestream:error")) == 9
 

@@ -29,7 +29,7 @@ async def look_at_the_queue(monque: Monque) -> None:
     done = asyncio.Event()
     monque.once("job:complete", lambda _: done.set())
     await monque.enqueue("probe", None)
-    await asyncio.wait_for(done.wait(), 20)
+    await asyncio.wait_for(done.wait(), 120)
 
 
 async def test_registering_gives_the_handler_back(db: AsyncDatabase[dict[str, Any]]) -> None:

@@ -228,6 +228,6 @@ def test_the_default_log_is_that_of_monque(
 
     monque.enqueue("work", None, max_retries=1)
     with caplog.at_level(logging.WARNING, "monque"):
-        monque.run_until_idle(timeout=20)
+        monque.run_until_idle()
 
     assert "is given up" in caplog.text
