@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from monque_core import Clock, JobRetention, MonqueOptions, ReactiveOptions, ServerClock
 from monque_core.options import Options
 
-quick = settings(derandomize=True, deadline=None, max_examples=100)
+quick = settings(max_examples=100)
 
 DEFAULTS = {
     "collection_name": "monque_jobs",

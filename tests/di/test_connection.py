@@ -398,7 +398,7 @@ class TestAProviderOrFactory:
         await resolve_database(make)
         assert len(calls) == 1
 
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=50)
     @given(st.lists(st.sampled_from(["object", "function", "coroutine", "singleton"]), max_size=3))
     def test_may_give_another(self, wrappings: list[str]) -> None:
         with MongoClient[dict[str, Any]](NOWHERE, connect=False) as client:

@@ -19,7 +19,7 @@ from tests.support.samples import a_job
 if TYPE_CHECKING:
     from monque_core import Job
 
-quick = settings(derandomize=True, deadline=None, max_examples=20)
+quick = settings(max_examples=20)
 
 
 class Mailer:

@@ -649,7 +649,7 @@ class TestClosing:
         assert not sessions.open
         assert not caplog.records
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(
         shapes=st.lists(st.sampled_from(SHAPES), max_size=6),
         failing=st.sets(st.integers(0, 5)),
@@ -706,7 +706,7 @@ class TestClosing:
             assert end == "done"
         assert not tasks_of_tenants()
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(graph=graphs(), ending=st.sampled_from(["returns", "raises"]))
     async def test_of_a_graph_leaves_open_what_others_still_draw_from(
         self, graph: list[tuple[str, set[int]]], ending: str

@@ -116,8 +116,6 @@ async def do_everything(monque: Monque, ids: list[Any]) -> None:
 
 @settings(
     max_examples=8,
-    derandomize=True,
-    deadline=None,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )

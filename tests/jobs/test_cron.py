@@ -20,7 +20,7 @@ from monque_core.jobs.cron import check_cron, next_cron_run
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
-quick = settings(derandomize=True, deadline=None, max_examples=150)
+quick = settings(max_examples=150)
 
 
 def utc(text: str) -> datetime:

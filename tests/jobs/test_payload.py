@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CODEC: CodecOptions[dict[str, Any]] = CodecOptions(tz_aware=True)
 MEGABYTE = 1024 * 1024
-quick = settings(derandomize=True, deadline=None, max_examples=150)
+quick = settings(max_examples=150)
 
 
 def nested(levels: int) -> object:

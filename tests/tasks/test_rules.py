@@ -21,7 +21,7 @@ from monque_core.tasks.rules import (
     shortened,
 )
 
-quick = settings(derandomize=True, deadline=None, max_examples=200)
+quick = settings(max_examples=200)
 
 
 def test_a_refusal_says_what_came_and_what_is_expected() -> None:
