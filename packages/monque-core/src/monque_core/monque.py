@@ -7,6 +7,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from monque_core.controller import Controller
+from monque_core.display import brief_repr
 from monque_core.durations import to_timedelta
 from monque_core.emitter import IsolatingEmitter
 from monque_core.inspector import Inspector
@@ -314,7 +315,8 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
         """
         if not is_async(middleware):
             raise TypeError(
-                f"middleware must be an async function of (job, call_next), not {middleware!r}"
+                "middleware must be an async function of (job, call_next), "
+                f"not {brief_repr(middleware)}"
             )
         self._middleware.append(middleware)
         return middleware
@@ -406,7 +408,7 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
 
 def _worker(name: str, handler: Handler, concurrency: int, timeout: timedelta | None) -> Worker:
     if not callable(handler):
-        raise TypeError(f"the handler of {name!r} must be callable, not {handler!r}")
+        raise TypeError(f"the handler of {name!r} must be callable, not {brief_repr(handler)}")
     return Worker(name, handler, concurrency, timeout, is_async(handler))
 
 
@@ -415,7 +417,7 @@ def check_limit(timeout: Duration) -> timedelta:
     try:
         limit = to_timedelta(timeout)
     except ValueError as error:
-        raise ValueError(f"timeout={timeout!r} {error}") from None
+        raise ValueError(f"timeout={brief_repr(timeout)} {error}") from None
     if limit.total_seconds() < 0:
-        raise ValueError(f"timeout={timeout!r} is negative")
+        raise ValueError(f"timeout={brief_repr(timeout)} is negative")
     return limit
