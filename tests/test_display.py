@@ -163,7 +163,7 @@ async def test_no_validation_error_of_a_call_is_long_or_fails_itself(db: Any, mo
         monque.enqueue("mail", {"text": Unspeakable(), "monster": monster}),
         monque.schedule(monster, "mail", None),
         monque.schedule("@daily", "mail", None, timezone=monster),
-        monque.get_jobs(limit=monster if isinstance(monster, (int, list)) else "5"),
+        monque.get_jobs(limit=monster),
         monque.get_jobs_with_cursor(sort=monster),
         monque.get_jobs_with_cursor(direction=monster),
         monque.get_reactive_tasks(direction=monster),
