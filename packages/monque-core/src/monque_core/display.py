@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import json
 import reprlib
 import unicodedata
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 _LONGEST_REPR = 160
 _LONGEST_MESSAGE = 300
@@ -22,14 +23,18 @@ def escape(text: str) -> str:
 
     Whoever chose the text can then neither change what a terminal shows nor forge a line.
     """
-    if text.isprintable():
-        return text
-    return "".join(
-        character.encode("unicode_escape").decode("ascii")
-        if unicodedata.category(character) in _INVISIBLE
-        else character
-        for character in text
-    )
+    return _replaced(text, lambda character: character.encode("unicode_escape").decode("ascii"))
+
+
+def escape_lines(text: str, indent: str = "") -> str:
+    """Return a text of several lines, each one escaped, and indented from the second one on."""
+    return f"\n{indent}".join(map(escape, text.split("\n")))
+
+
+def to_json(value: object) -> str:
+    """Return a value as JSON on one line, in which control characters are escaped."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return _replaced(text, lambda character: json.dumps(character)[1:-1])
 
 
 def cut(text: str, longest: int) -> str:
@@ -60,6 +65,15 @@ def suggestion(word: object, known: Iterable[str]) -> str | None:
         return None
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
     return close[0] if close else None
+
+
+def _replaced(text: str, write: Callable[[str], str]) -> str:
+    if text.isprintable():
+        return text
+    return "".join(
+        write(character) if unicodedata.category(character) in _INVISIBLE else character
+        for character in text
+    )
 
 
 class _Brief(reprlib.Repr):
