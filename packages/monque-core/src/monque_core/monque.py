@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from monque_core.controller import Controller
+from monque_core.display import brief_repr
 from monque_core.durations import to_timedelta
 from monque_core.emitter import IsolatingEmitter
 from monque_core.inspector import Inspector
@@ -17,6 +19,7 @@ from monque_core.jobs.rules import (
     check_name,
     check_timeout,
 )
+from monque_core.lifecycle import Lifecycle
 from monque_core.options import MonqueOptions, Options
 from monque_core.producer import Producer
 from monque_core.reactions import Reactions
@@ -79,6 +82,9 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
         self._store = Store(db, self._options)
         self._limits = Limits(self._store.codec, self._options.max_payload_size)
         self._announcer = Announcer(self, self._store.contact)
+        self._lifecycle = Lifecycle(
+            self.scheduler_instance_id, self._store, self._workers, self._reactive
+        )
         # One holder for all lives of this object: a lease of its own never keeps it out.
         self._holder = str(uuid.uuid4())
 
@@ -130,7 +136,7 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
 
     async def start(self) -> None:
         """Begin to claim and run jobs; does nothing if it does already."""
-        await self._start()
+        await self._start(logs=True)
 
     async def stop(self, timeout: Duration | None = None) -> None:  # noqa: ASYNC109  # part of the contract
         """Stop claiming, wait for running jobs up to the timeout, and leave nothing behind.
@@ -157,7 +163,7 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
         """
         asked_to_stop = asyncio.Event()
         with on_signals(asked_to_stop.set):
-            starting = asyncio.create_task(self._start())
+            starting = asyncio.create_task(self._start(logs=True))
             asking = asyncio.create_task(asked_to_stop.wait())
             try:
                 await asyncio.wait([starting, asking], return_when=asyncio.FIRST_COMPLETED)
@@ -314,46 +320,57 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
         """
         if not is_async(middleware):
             raise TypeError(
-                f"middleware must be an async function of (job, call_next), not {middleware!r}"
+                "middleware must be an async function of (job, call_next), "
+                f"not {brief_repr(middleware)}"
             )
         self._middleware.append(middleware)
         return middleware
 
-    async def _start(self) -> tuple[Engine, bool]:
+    async def _start(self, *, logs: bool = False) -> tuple[Engine, bool]:
         """Give the running engine, and whether this call has started it."""
         async with self._changing_state:
             if self._engine is not None:
                 return self._engine, False
-            await self.initialize()
-            engine = Engine(
-                self._store,
-                self._holder,
-                self._options,
-                self._workers,
-                self._middleware,
-                self._announcer,
-            )
-            reactor = Reactor(
-                self._store,
-                self._options,
-                self._reactive,
-                engine,
-                TaskAnnouncer(self._announcer),
-            )
-            reactor.serve()
-            await engine.start()
+            with self._lifecycle.starting() if logs else nullcontext():
+                await self.initialize()
+                engine = Engine(
+                    self._store,
+                    self._holder,
+                    self._options,
+                    self._workers,
+                    self._middleware,
+                    self._announcer,
+                )
+                reactor = Reactor(
+                    self._store,
+                    self._options,
+                    self._reactive,
+                    engine,
+                    TaskAnnouncer(self._announcer),
+                )
+                reactor.serve()
+                await engine.start()
             self._engine, self._reactor = engine, reactor
+            if logs:
+                self._lifecycle.started()
             return engine, True
+
+    async def _initialize_aloud(self) -> None:
+        """Initialize as a part of a start, whose log begins with it."""
+        with self._lifecycle.starting():
+            await self.initialize()
 
     async def _stop(self, seconds: float) -> None:
         try:
             async with self._changing_state:
                 engine = self._engine
                 if engine is not None:
+                    self._lifecycle.stopping(engine.active, seconds)
                     try:
-                        await engine.stop(seconds)
+                        cut_short = await engine.stop(seconds)
                     finally:
                         self._engine = self._reactor = None
+                    self._lifecycle.stopped(cut_short)
                 await self._end_listeners()
                 await self._store.dismiss_threads()
         finally:
@@ -406,7 +423,7 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
 
 def _worker(name: str, handler: Handler, concurrency: int, timeout: timedelta | None) -> Worker:
     if not callable(handler):
-        raise TypeError(f"the handler of {name!r} must be callable, not {handler!r}")
+        raise TypeError(f"the handler of {name!r} must be callable, not {brief_repr(handler)}")
     return Worker(name, handler, concurrency, timeout, is_async(handler))
 
 
@@ -415,7 +432,7 @@ def check_limit(timeout: Duration) -> timedelta:
     try:
         limit = to_timedelta(timeout)
     except ValueError as error:
-        raise ValueError(f"timeout={timeout!r} {error}") from None
+        raise ValueError(f"timeout={brief_repr(timeout)} {error}") from None
     if limit.total_seconds() < 0:
-        raise ValueError(f"timeout={timeout!r} is negative")
+        raise ValueError(f"timeout={brief_repr(timeout)} is negative")
     return limit

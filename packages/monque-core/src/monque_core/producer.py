@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from monque_core.clock import ServerClock
 from monque_core.jobs.draft import Limits, alike, draft_job, draft_schedule
 from monque_core.jobs.rules import check_name, check_unique_key
+from monque_core.log import log
 from monque_core.scheduler.lease import adjust
 from monque_core.store.handle import native_session
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 T = TypeVar("T")
-logger = logging.getLogger("monque")
 
 
 class Producer(ABC):
@@ -208,6 +208,6 @@ class Producer(ABC):
             adjust(self._options.clock, await self._store.read_clock())
         except Exception as error:  # noqa: BLE001  # whatever it is, the job is to be stored
             # What is about to be stored tells better whether MongoDB is there, and is repeated.
-            logger.debug("the server's clock could not be read: %s", error)
+            log(logging.DEBUG, f"the server's clock could not be read: {error}")
         finally:
             self._is_reading_clock = False

@@ -104,13 +104,10 @@ async def _serve(target: str) -> None:
                 await asyncio.wait([starting, asking], return_when=asyncio.FIRST_COMPLETED)
                 if starting.done():
                     starting.result()
-                    logger.info("instance %s is up", monque.scheduler_instance_id)
                     await asking
-                    logger.info("finishing the jobs that run")
             finally:
                 asking.cancel()
                 await _stop(monque, starting)
-        logger.info("stopped")
 
 
 async def _start(monque: AnyMonque) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from croniter import CroniterError, croniter
 
 from monque_core.errors import InvalidCronError
+from monque_core.texts import is_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,7 +86,7 @@ class CronExpression:
 
 def parse_cron(cron: object) -> CronExpression:
     """Read an expression that fires now and then; raise `InvalidCronError` for any other."""
-    if not isinstance(cron, str):
+    if not is_text(cron):
         raise InvalidCronError(cron, f"it is of type {type(cron).__name__}, not str")
     if len(cron) > _LONGEST_TEXT:
         raise InvalidCronError(

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import bson
-from bson.errors import InvalidDocument, InvalidStringData
 
+from monque_core.display import brief_message
 from monque_core.errors import InvalidJobError, PayloadTooLargeError
 
 if TYPE_CHECKING:
@@ -68,18 +68,11 @@ def _sorted(value: object) -> object:
 def _encode(document: Mapping[str, object], codec: CodecOptions[Any], data: object) -> bytes:
     try:
         return bson.encode(document, codec_options=codec)
-    except (
-        InvalidDocument,
-        InvalidStringData,
-        OverflowError,
-        RecursionError,
-        TypeError,
-        UnicodeError,
-        ValueError,
-    ) as error:
+    except Exception as error:
+        # BSON's own errors hold the repr of a value, which may raise anything by itself.
         raise InvalidJobError(
             "data",
             data,
-            f"data of type {type(data).__name__} cannot be stored as BSON: {error}; "
+            f"data of type {type(data).__name__} cannot be stored as BSON: {brief_message(error)}; "
             "use dicts with text keys, lists, text, numbers, datetimes, ObjectIds and the like",
         ) from error

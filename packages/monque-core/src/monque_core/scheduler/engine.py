@@ -147,8 +147,16 @@ class Engine:
         is_measured = isinstance(self._clock, ServerClock)
         return self._clock.now() + (_CLOCK_TOLERANCE if is_measured else timedelta(0))
 
-    async def stop(self, seconds: float) -> None:
-        """Finish what runs within so many seconds, hand back the rest, leave nothing behind."""
+    @property
+    def active(self) -> int:
+        """Return how many runs are under way."""
+        return sum(len(lane.runs) for lane in self._lanes)
+
+    async def stop(self, seconds: float) -> int:
+        """Finish what runs within so many seconds, hand back the rest, leave nothing behind.
+
+        Return how many runs were cut short.
+        """
         clock = asyncio.get_running_loop().time
         self._deadline = deadline = clock() + seconds
         dispatchers = [lane.dispatcher for lane in self._lanes]
@@ -163,10 +171,10 @@ class Engine:
             )
             drained = await self._drain()
             last_deadline = clock() + _LAST_WRITES_SECONDS
-            if not drained:
-                await self._cut_short(last_deadline)
+            cut_short = 0 if drained else await self._cut_short(last_deadline)
             await self._lease.stop()
             await self._try_until(last_deadline, self._lease.give_back())
+            return cut_short
         finally:
             for loop in self._loops():
                 await loop.stop()
@@ -204,14 +212,15 @@ class Engine:
     async def _wait_until_none(self) -> None:
         await _all(lane.runs.wait_until_none() for lane in self._lanes)
 
-    async def _cut_short(self, last_deadline: float) -> None:
-        """Cancel what still runs and write what can still be written."""
+    async def _cut_short(self, last_deadline: float) -> int:
+        """Cancel what still runs and write what can still be written; return how many runs."""
         unfinished = [run for lane in self._lanes for run in lane.runs]
         self._announcer.errored(ShutdownTimeoutError([run.work for run in unfinished]))
         for run in unfinished:
             if run.stage == "running":
                 run.end("stop")
         await wait_until(last_deadline, self._wait_until_none())
+        return len(unfinished)
 
     async def _try_until(self, deadline: float, last_words: Coroutine[Any, Any, None]) -> None:
         """Tell MongoDB something that it would find out by itself, too, in the end."""

@@ -18,6 +18,7 @@ from pymongo.database import Database
 from pymongo.errors import ConnectionFailure, InvalidOperation, OperationFailure
 from pymongo.read_concern import ReadConcern
 
+from monque_core.display import brief_message
 from monque_core.errors import MonqueConnectionError
 from monque_core.store.contact import Contact
 from monque_core.threads import ThreadPool
@@ -161,6 +162,19 @@ class Handle:
         if self.is_blocking:
             return await self._threads.submit(partial(method, *arguments, **keywords))
         return await method(*arguments, **keywords)
+
+    @property
+    def address(self) -> str:
+        """Return the servers and the database of the handle, without any credentials."""
+        seen = self.native.client.topology_description.server_descriptions()
+        return f"{','.join(sorted(_written(*address) for address in seen))}/{self.native.name}"
+
+    @property
+    def fault(self) -> str | None:
+        """Return why the last attempt to reach a server failed, None if none did."""
+        seen = self.native.client.topology_description.server_descriptions().values()
+        faults = (brief_message(each.error) for each in seen if each.error)
+        return next((fault.partition(" (configured timeouts:")[0] for fault in faults), None)
 
     @property
     def socket_timeout(self) -> float | None:
@@ -346,6 +360,11 @@ def _is_outage(error: PyMongoError) -> bool:
     if concern := details.get("writeConcernError"):
         reported.append(concern)
     return any(report.get("code") in _GOING_AWAY_CODES for report in reported)
+
+
+def _written(host: str, port: int | None) -> str:
+    name = f"[{host}]" if ":" in host else host
+    return name if port is None else f"{name}:{port}"
 
 
 def native_session(session: object) -> Session | None:

@@ -100,6 +100,16 @@ class Store:
         hello = await self._handle.command("hello")
         return hello, ServerTime(hello["localTime"], asked_ns, time.monotonic_ns())
 
+    @property
+    def place(self) -> str:
+        """Return the servers, the database and the collection, without any credentials."""
+        return f"{self._handle.address}.{self._options.collection_name}"
+
+    @property
+    def fault(self) -> str | None:
+        """Return why MongoDB could not be reached, None if it could."""
+        return self._handle.fault
+
     async def dismiss_threads(self) -> None:
         """End the threads that a blocking handle needed."""
         await self._handle.dismiss_threads()
