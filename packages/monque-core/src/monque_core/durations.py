@@ -33,6 +33,17 @@ def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def check_limit(timeout: object) -> timedelta:
+    """Return a time to wait; zero is allowed."""
+    try:
+        limit = to_timedelta(timeout)
+    except ValueError as error:
+        raise ValueError(f"timeout={timeout!r} {error}") from None
+    if limit.total_seconds() < 0:
+        raise ValueError(f"timeout={timeout!r} is negative")
+    return limit
+
+
 def to_milliseconds(duration: timedelta) -> int:
     """Give whole milliseconds, at least one for any positive duration."""
     return max(1, duration // timedelta(milliseconds=1))

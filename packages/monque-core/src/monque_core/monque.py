@@ -7,7 +7,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from monque_core.controller import Controller
-from monque_core.durations import to_timedelta
+from monque_core.durations import check_limit
 from monque_core.emitter import IsolatingEmitter
 from monque_core.inspector import Inspector
 from monque_core.jobs.draft import Limits
@@ -102,8 +102,8 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
 
     @property
     def is_connected(self) -> bool:
-        """Tell whether MongoDB answered when this instance last asked: a producer's health."""
-        return self._is_initialized and not self._store.contact.is_lost
+        """Whether MongoDB answered the last call or `ping`; this asks nothing by itself."""
+        return self._store.contact.is_made
 
     async def initialize(self) -> None:
         """Create the indexes, recover stale jobs and make sure that the instance id is free.
@@ -408,14 +408,3 @@ def _worker(name: str, handler: Handler, concurrency: int, timeout: timedelta | 
     if not callable(handler):
         raise TypeError(f"the handler of {name!r} must be callable, not {handler!r}")
     return Worker(name, handler, concurrency, timeout, is_async(handler))
-
-
-def check_limit(timeout: Duration) -> timedelta:
-    """Return a time to wait; zero is one, too."""
-    try:
-        limit = to_timedelta(timeout)
-    except ValueError as error:
-        raise ValueError(f"timeout={timeout!r} {error}") from None
-    if limit.total_seconds() < 0:
-        raise ValueError(f"timeout={timeout!r} is negative")
-    return limit

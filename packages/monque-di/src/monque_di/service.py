@@ -87,7 +87,10 @@ class MonqueService:
 
     @property
     def is_healthy(self) -> bool:
-        """Tell whether it runs jobs, or as a producer has MongoDB's ear; False before the start."""
+        """Whether it runs jobs; of a producer, whether MongoDB answered the last call or `ping`.
+
+        It asks nothing by itself, and is False before the start.
+        """
         return self._seat.is_healthy
 
     enqueue = _forwarded(Monque.enqueue)
@@ -95,6 +98,7 @@ class MonqueService:
     now = _forwarded(Monque.now)
     schedule = _forwarded(Monque.schedule)
     unschedule = _forwarded(Monque.unschedule)
+    ping = _forwarded(Monque.ping)
 
     cancel_job = _forwarded(Monque.cancel_job)
     cancel_jobs = _forwarded(Monque.cancel_jobs)

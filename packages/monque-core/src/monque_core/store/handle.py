@@ -9,6 +9,7 @@ from datetime import UTC
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+import pymongo
 from bson.codec_options import CodecOptions, DatetimeConversion
 from pymongo import ReadPreference
 from pymongo.asynchronous.client_session import AsyncClientSession
@@ -81,6 +82,22 @@ class Handle:
         """Run a database command."""
         reply: Document = await self.call(self.native.command, command, codec_options=self.codec)
         return reply
+
+    async def ping(self, seconds: float) -> None:
+        """Raise an error unless MongoDB answers within so many seconds."""
+        native: Any = self.native
+
+        def ask() -> Document:
+            with pymongo.timeout(seconds):
+                reply: Document = native.command("ping")
+            return reply
+
+        async def ask_on_loop() -> Document:
+            with pymongo.timeout(seconds):
+                reply: Document = await native.command("ping")
+            return reply
+
+        await self.call(ask if self.is_blocking else ask_on_loop)
 
     async def call(
         self,

@@ -91,6 +91,10 @@ class Store:
             ) from error
         return server_time
 
+    async def ping(self, seconds: float) -> None:
+        """Raise an error unless MongoDB answers within so many seconds."""
+        await self._handle.ping(seconds)
+
     async def read_clock(self) -> ServerTime:
         """Read the server's clock."""
         return (await self._hello())[1]
