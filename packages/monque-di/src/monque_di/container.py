@@ -29,7 +29,8 @@ class MonqueContainer(containers.DeclarativeContainer):
     jobs: providers.Provider[Any] = providers.Object(())
     packages: providers.Provider[Any] = PackageSource(())
 
-    seat = providers.Singleton(Seat)
+    __self__ = providers.Self()
+    seat = providers.Singleton(Seat, __self__)
     occupant = providers.Callable(Seat.get_monque, seat)
     service = providers.Singleton(MonqueService, seat)
     monque = MonqueResource(run_monque)
