@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.pages import blocks
 from tests.support.stored import count_by_status
 
 if TYPE_CHECKING:
@@ -183,3 +184,21 @@ async def test_an_error_of_a_resource_is_told_with_its_traceback(shop: CommandLi
     assert "shop.app:Unable cannot be started" in worker.output
     assert "RuntimeError: no configuration" in worker.output
     assert str(shop.directory / "shop" / "app.py") in worker.output
+
+
+async def test_runs_the_worker_process_of_the_tutorial(shop: CommandLine, queue: Monque) -> None:
+    (program,) = [
+        block
+        for block in blocks("python service")
+        if block.page == "docs/di/tutorial.md" and "container = App()" in block.code
+    ]
+    (shop.directory / "shop" / "app.py").write_text(program.code, encoding="utf-8")
+    await queue.enqueue("greet", "Ada")
+    uri = shop.environment["MONQUE_URI"].replace("/?", f"/{shop.environment['MONQUE_DATABASE']}?")
+
+    async with shop.start("worker", "shop.app:container", MONGODB_URI=uri) as worker:
+        await worker.hear("hello Ada")
+        worker.signal()
+        assert await worker.end() == 0, worker.output
+
+    assert worker.told("(?m)^(starting|hello Ada|stopped)$") == ["starting", "hello Ada", "stopped"]
