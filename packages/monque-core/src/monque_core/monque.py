@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import uuid
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
@@ -31,10 +32,10 @@ from monque_core.scheduler.loop import end
 from monque_core.scheduler.recovery import Recovery
 from monque_core.scheduler.runs import Runs
 from monque_core.scheduler.wakeups import Wakeups
-from monque_core.scheduler.workers import Worker, Workers, is_async
+from monque_core.scheduler.workers import Worker, Workers, check_handler, is_async, needs_arguments
 from monque_core.signals import on_signals
 from monque_core.store.store import Store
-from monque_core.tasks.definition import TaskOptions, define
+from monque_core.tasks.definition import TaskOptions, check_options, define
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -239,6 +240,8 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
         An `async def` handler runs on the event loop, a `def` one in a thread. The timeout
         bounds each run whose job has none of its own.
         """
+        if callable(name):
+            raise needs_arguments("worker", name, '"send-email"')
         check_name(name)
         slots = self._options.worker_concurrency
         if concurrency is not None:
@@ -290,6 +293,9 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
         options are those of `TaskOptions`. An `async def` handler gets a `ReactiveTask`, a `def`
         one, which runs in a thread, a `SyncReactiveTask`.
         """
+        if inspect.isroutine(collection) or isinstance(collection, type):
+            raise needs_arguments("reactive", collection, '"orders", name="invoice"')
+        check_options(options)
         place = self._store.tasks.place_of(collection)
         definition = define(*place, codec=self._store.codec, **options)
         slots = self._options.worker_concurrency
@@ -405,6 +411,4 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
 
 
 def _worker(name: str, handler: Handler, concurrency: int, timeout: timedelta | None) -> Worker:
-    if not callable(handler):
-        raise TypeError(f"the handler of {name!r} must be callable, not {handler!r}")
-    return Worker(name, handler, concurrency, timeout, is_async(handler))
+    return Worker(name, check_handler(name, handler), concurrency, timeout, is_async(handler))

@@ -112,6 +112,7 @@ class MonqueService:
     schedule = _forwarded(Monque.schedule)
     unschedule = _forwarded(Monque.unschedule)
     ping = _forwarded(Monque.ping)
+    run_until_idle = _forwarded(Monque.run_until_idle)
 
     cancel_job = _forwarded(Monque.cancel_job)
     cancel_jobs = _forwarded(Monque.cancel_jobs)
