@@ -22,7 +22,7 @@ def application(page: str, ends_before: str) -> dict[str, Any]:
     code, marker, _ = program.code.partition(ends_before)
     assert marker, f"{page} has no {ends_before!r}"
     names: dict[str, Any] = {"__name__": "shop"}
-    exec(compile(code, page, "exec", dont_inherit=True), names)  # noqa: S102  # our own page
+    exec(compile(code, page, "exec", dont_inherit=True), names)
     return names
 
 

@@ -106,6 +106,8 @@ async def nothing() -> None: ...
 async def two(job: Job[Any], other: object) -> None: ...
 async def by_name(*, job: Job[Any]) -> None: ...
 async def named_more(job: Job[Any], *, other: object) -> None: ...
+async def with_default(job: Job[Any], other: object = None) -> None: ...
+async def any_number(*jobs: Job[Any]) -> None: ...
 
 
 @pytest.mark.parametrize("handler", [nothing, two, by_name, named_more, lambda: None])
@@ -113,7 +115,7 @@ async def test_a_handler_that_cannot_be_called_with_a_job_is_refused_when_it_is_
     db: AsyncDatabase[dict[str, Any]], handler: Any
 ) -> None:
     monque = Monque(db)
-    expected = rf"handler of 'name' is called with one argument, the job, and .*{handler.__name__}\("
+    expected = rf"of 'name' is called with one argument, the job, and .*{handler.__name__}\("
     with pytest.raises(TypeError, match=expected):
         monque.worker("name", handler)
     with pytest.raises(TypeError, match=expected):
@@ -126,8 +128,8 @@ async def test_a_handler_that_cannot_be_called_with_a_job_is_refused_when_it_is_
 @pytest.mark.parametrize(
     "handler",
     [
-        lambda job, other=None: None,
-        lambda *jobs: None,
+        with_default,
+        any_number,
         functools.partial(two, other=1),
         AsyncMock(),
         [].append,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from monque_core import Job
 from monque_core.testing import make_job
+
+if TYPE_CHECKING:
+    from monque_core import Job
 
 
 def test_a_job_is_as_it_is_in_its_first_run() -> None:

@@ -38,6 +38,6 @@ else:
         """Return `__version__`, for which reading the metadata takes some milliseconds."""
         if name != "__version__":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from monque_core.version import installed_version
+        from monque_core.version import installed_version  # noqa: PLC0415  # as above
 
         return installed_version("monque-di")

@@ -77,7 +77,8 @@ def _encode(document: Mapping[str, object], codec: CodecOptions[Any], data: obje
         raise InvalidJobError(
             "data",
             data,
-            f"data of type {type(data).__name__} cannot be stored as BSON: {error}; {_advice(data)}",
+            f"data of type {type(data).__name__} cannot be stored as BSON: {error}; "
+            f"{_advice(data)}",
         ) from error
 
 

@@ -62,7 +62,10 @@ async def assert_not_enqueued(
     check(expected, await _stored(source), 0)
 
 
-async def run_until_idle(monque: Monque | Front, timeout: Duration = 10) -> None:  # noqa: ASYNC109  # as `Monque.run_until_idle`
+async def run_until_idle(
+    monque: Monque | Front,
+    timeout: Duration = 10,  # noqa: ASYNC109  # as `Monque.run_until_idle`
+) -> None:
     """Run everything that is due by the clock of a `Monque`, and return when it is done.
 
     A `MonqueService` stands for the `Monque` behind it.
