@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from monque_core.local.node import Node
 
-OF_THE_LIFECYCLE = {"initialize", "start", "stop", "run", "run_until_idle"}
+OF_THE_LIFECYCLE = {"initialize", "start", "stop", "run"}
 """What the container does, and no one else."""
 
 FORWARDED = sorted(

@@ -15,6 +15,7 @@ import pytest
 from dependency_injector import containers, providers
 
 from monque_core import Job, MonqueError
+from monque_core.testing import assert_enqueued, assert_not_enqueued, run_until_idle
 from monque_di import (
     MonqueContainer,
     MonqueService,
@@ -457,6 +458,28 @@ class TestAnApplication:
         assert (await run_job(app, Bare)).name == "bare"
         with pytest.raises(MonqueError, match="not started"):
             await run_job(app, Enqueueing)
+
+    async def test_is_asserted_about_and_run_through_its_service(
+        self, db: AsyncDatabase[dict[str, Any]]
+    ) -> None:
+        sent: list[str] = []
+
+        @job("mail")
+        class Mail:
+            async def handle(self, job: Job[str]) -> None:
+                sent.append(job.data)
+
+        container: Any = MonqueContainer(connection=providers.Object(db), jobs=[Mail])
+        async with lifespan(container):
+            service = container.service()
+            await service.enqueue("mail", "Ada", delay=3600)
+            await assert_enqueued(service, "mail", data="Ada", count=1)
+            await assert_not_enqueued(service, "mail", data="Bob")
+            await service.enqueue("mail", "Bob")
+            await run_until_idle(service)
+            await service.enqueue("mail", "Cy")
+            await service.run_until_idle(timeout=20)
+        assert sent == ["Bob", "Cy"]
 
     async def test_that_is_started_gives_its_queue(
         self, db: AsyncDatabase[dict[str, Any]], sessions: Sessions

@@ -159,6 +159,7 @@ class TestStartAndStop:
                 call()
             assert not monque.is_running
             assert not monque.is_connected
+            assert not monque.ping()
             assert no_threads_are_left()
         monque.stop()
 

@@ -161,6 +161,8 @@ class TestScript:
         self, monque: SyncMonque, blocking_db: Database[dict[str, Any]]
     ) -> None:
         assert not monque.is_connected
+        assert monque.ping()
+        assert monque.is_connected
         assert blocking_db.list_collection_names() == []
         monque.enqueue("work", 1)
 

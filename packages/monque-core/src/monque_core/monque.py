@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import uuid
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from monque_core.controller import Controller
 from monque_core.display import brief_repr
-from monque_core.durations import to_timedelta
+from monque_core.durations import check_limit
 from monque_core.emitter import IsolatingEmitter
 from monque_core.inspector import Inspector
 from monque_core.jobs.draft import Limits
@@ -34,10 +35,10 @@ from monque_core.scheduler.loop import end
 from monque_core.scheduler.recovery import Recovery
 from monque_core.scheduler.runs import Runs
 from monque_core.scheduler.wakeups import Wakeups
-from monque_core.scheduler.workers import Worker, Workers, is_async
+from monque_core.scheduler.workers import Worker, Workers, check_handler, is_async, needs_arguments
 from monque_core.signals import on_signals
 from monque_core.store.store import Store
-from monque_core.tasks.definition import TaskOptions, define
+from monque_core.tasks.definition import TaskOptions, check_options, define
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -108,8 +109,8 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
 
     @property
     def is_connected(self) -> bool:
-        """Tell whether MongoDB answered when this instance last asked: a producer's health."""
-        return self._is_initialized and not self._store.contact.is_lost
+        """Whether MongoDB answered the last call or `ping`; this asks nothing by itself."""
+        return self._store.contact.is_made
 
     async def initialize(self) -> None:
         """Create the indexes, recover stale jobs and make sure that the instance id is free.
@@ -245,6 +246,8 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
         An `async def` handler runs on the event loop, a `def` one in a thread. The timeout
         bounds each run whose job has none of its own.
         """
+        if callable(name):
+            raise needs_arguments("worker", name, '"send-email"')
         check_name(name)
         slots = self._options.worker_concurrency
         if concurrency is not None:
@@ -296,6 +299,9 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
         options are those of `TaskOptions`. An `async def` handler gets a `ReactiveTask`, a `def`
         one, which runs in a thread, a `SyncReactiveTask`.
         """
+        if inspect.isroutine(collection) or isinstance(collection, type):
+            raise needs_arguments("reactive", collection, '"orders", name="invoice"')
+        check_options(options)
         place = self._store.tasks.place_of(collection)
         definition = define(*place, codec=self._store.codec, **options)
         slots = self._options.worker_concurrency
@@ -422,17 +428,4 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
 
 
 def _worker(name: str, handler: Handler, concurrency: int, timeout: timedelta | None) -> Worker:
-    if not callable(handler):
-        raise TypeError(f"the handler of {name!r} must be callable, not {brief_repr(handler)}")
-    return Worker(name, handler, concurrency, timeout, is_async(handler))
-
-
-def check_limit(timeout: Duration) -> timedelta:
-    """Return a time to wait; zero is one, too."""
-    try:
-        limit = to_timedelta(timeout)
-    except ValueError as error:
-        raise ValueError(f"timeout={brief_repr(timeout)} {error}") from None
-    if limit.total_seconds() < 0:
-        raise ValueError(f"timeout={brief_repr(timeout)} is negative")
-    return limit
+    return Worker(name, check_handler(name, handler), concurrency, timeout, is_async(handler))

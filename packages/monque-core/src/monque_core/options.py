@@ -22,7 +22,10 @@ _ZERO = timedelta(0)
 
 @dataclass(frozen=True, kw_only=True)
 class JobRetention:
-    """How long finished jobs stay: ages in seconds or `timedelta`, None keeps them for ever."""
+    """How long finished jobs stay: ages in seconds or `timedelta`, None keeps them for ever.
+
+    Without any age, `JobRetention()` keeps them all on purpose, and nobody warns of it.
+    """
 
     completed: Duration | None = None
     failed: Duration | None = None

@@ -6,7 +6,11 @@ import logging
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
+from pymongo.errors import PyMongoError
+
 from monque_core.clock import ServerClock
+from monque_core.durations import check_limit
+from monque_core.errors import MonqueConnectionError
 from monque_core.jobs.draft import Limits, alike, draft_job, draft_schedule
 from monque_core.jobs.rules import check_name, check_unique_key
 from monque_core.log import log
@@ -183,6 +187,19 @@ class Producer(ABC):
             check_unique_key(unique_key)
         await self.initialize()
         return await self._store.schedules.remove(name, unique_key, self._options.clock.now())
+
+    async def ping(self, timeout: Duration = 1) -> bool:  # noqa: ASYNC109  # bounds the driver, too
+        """Return whether MongoDB answers within the timeout: the health of a producer.
+
+        Nothing needs to be initialized or started. The reason of a False is logged.
+        """
+        seconds = check_limit(timeout).total_seconds()
+        try:
+            await self._store.ping(seconds)
+        except (MonqueConnectionError, PyMongoError) as error:
+            logger.warning("MongoDB did not answer a ping within %g s: %s", seconds, error)
+            return False
+        return True
 
     async def _ready(self, draft: Callable[[], R]) -> R:
         """Check a draft before MongoDB is touched, then draft by the server's clock."""

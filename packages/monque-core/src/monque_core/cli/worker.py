@@ -39,7 +39,7 @@ def worker(
         typer.Argument(
             metavar="MODULE:ATTRIBUTE",
             show_default=False,
-            help="A Monque, a SyncMonque, or a function that gives one.",
+            help="A Monque, a SyncMonque, a container, or a function that gives one.",
         ),
     ],
     processes: Annotated[
@@ -96,7 +96,9 @@ def _hand_on(settings: Settings) -> None:
 async def _serve(target: str) -> None:
     with stop_requests() as stop_requested:
         async with AsyncExitStack() as stack:
-            monque = await open_target(target, stack)
+            monque = await _opened(target, stack, stop_requested)
+            if monque is None:
+                return
             _log_jobs(monque)
             asking = asyncio.create_task(stop_requested.wait())
             starting = asyncio.create_task(_start(monque))
@@ -108,6 +110,33 @@ async def _serve(target: str) -> None:
             finally:
                 asking.cancel()
                 await _stop(monque, starting)
+
+
+async def _opened(
+    target: str, stack: AsyncExitStack, stop_requested: asyncio.Event
+) -> AnyMonque | None:
+    """Open the target, whose start may wait for MongoDB; None if a stop is requested first."""
+    asking = asyncio.create_task(stop_requested.wait())
+    # Opened in this very task: what an application enters in one task it must leave in the same.
+    limit = asyncio.timeout(None)
+
+    def give_up(_: object) -> None:
+        limit.reschedule(asyncio.get_running_loop().time())
+
+    try:
+        async with limit:
+            asking.add_done_callback(give_up)
+            try:
+                return await open_target(target, stack)
+            finally:
+                asking.remove_done_callback(give_up)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        logger.info("stopped before it was up")
+        return None
+    finally:
+        asking.cancel()
 
 
 async def _start(monque: AnyMonque) -> None:

@@ -16,7 +16,7 @@ from monque_core.scheduler.lease import InstanceLease
 from monque_core.scheduler.listener import Listener
 from monque_core.scheduler.loop import end, wait_until
 from monque_core.scheduler.recovery import Recovery
-from monque_core.scheduler.retention import Retention
+from monque_core.scheduler.retention import GrowthWarning, Retention
 from monque_core.scheduler.upkeep import Upkeep
 from monque_core.scheduler.wakeups import Wakeups
 from monque_core.threads import ThreadPool
@@ -81,7 +81,9 @@ class Engine:
                     announcer,
                 )
             )
-        if options.job_retention is not None:
+        if options.job_retention is None:
+            self._watchers.append(GrowthWarning(store, announcer))
+        elif options.job_retention.ages:
             self._watchers.append(Retention(store, clock, options.job_retention, announcer))
         self._finders: list[Loop] = []
         self._deadline = math.inf

@@ -9,6 +9,7 @@ from datetime import UTC
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+import pymongo
 from bson.codec_options import CodecOptions, DatetimeConversion
 from pymongo import ReadPreference
 from pymongo.asynchronous.client_session import AsyncClientSession
@@ -82,6 +83,20 @@ class Handle:
         """Run a database command."""
         reply: Document = await self.call(self.native.command, command, codec_options=self.codec)
         return reply
+
+    async def ping(self, seconds: float) -> None:
+        """Raise an error unless MongoDB answers within so many seconds."""
+        native: Any = self.native
+
+        def ask() -> None:
+            with pymongo.timeout(seconds):
+                native.command("ping")
+
+        async def ask_on_loop() -> None:
+            with pymongo.timeout(seconds):
+                await native.command("ping")
+
+        await self.call(ask if self.is_blocking else ask_on_loop)
 
     async def call(
         self,
@@ -247,6 +262,10 @@ class Collection:
     async def count(self, filter: Mapping[str, object]) -> int:
         """Count the matching documents."""
         return int(await self._call("count_documents", filter))
+
+    async def estimate(self) -> int:
+        """Return about how many documents there are, which takes no time."""
+        return int(await self._call("estimated_document_count"))
 
     async def insert_one(self, document: Document, session: Session | None = None) -> None:
         """Insert one document."""

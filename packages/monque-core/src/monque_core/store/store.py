@@ -57,7 +57,8 @@ class Store:
         self.statistics = Statistics(jobs)
         self.control = Control(jobs)
         meta = self._handle.collection(f"{options.collection_name}_meta")
-        self.indexes = Indexes(jobs, meta, retention=options.job_retention is not None)
+        retention = options.job_retention
+        self.indexes = Indexes(jobs, meta, retention=retention is not None and bool(retention.ages))
         self.leases = Leases(meta)
         self.tasks = TaskStore(self._handle, meta, self.leases, options)
         self.changes = Changes(
@@ -90,6 +91,10 @@ class Store:
                 f"the collection {self._options.collection_name!r} cannot be prepared: {error}"
             ) from error
         return server_time
+
+    async def ping(self, seconds: float) -> None:
+        """Raise an error unless MongoDB answers within so many seconds."""
+        await self._handle.ping(seconds)
 
     async def read_clock(self) -> ServerTime:
         """Read the server's clock."""

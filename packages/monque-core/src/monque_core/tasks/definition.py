@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import re
 from dataclasses import dataclass
@@ -138,6 +139,18 @@ class TaskOptions(TypedDict, total=False):
     version: int
     on_version_change: VersionChange
     reconcile_on_change: bool
+
+
+def check_options(given: Mapping[str, object]) -> None:
+    """Refuse options that `Monque.reactive` does not have, and a task without a name."""
+    for option in given:
+        if option not in TaskOptions.__annotations__:
+            known = [*TaskOptions.__annotations__, "concurrency", "timeout"]
+            close = difflib.get_close_matches(option, known, n=1, cutoff=0.5)
+            hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
+            raise TypeError(f"reactive() got an unexpected keyword argument {option!r}: {hint}")
+    if "name" not in given:
+        raise TypeError('reactive() needs the name of the task: reactive("orders", name="invoice")')
 
 
 def define(
