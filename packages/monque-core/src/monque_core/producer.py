@@ -168,6 +168,12 @@ class Producer(ABC):
 
         transaction = native_session(session)
         wanted = await self._ready(draft)
+        read_as = wanted.repeat_interval or ""
+        if len(cron.split()) < len(read_as.split()):
+            logger.warning(
+                "the cron expression %r of %s has fewer than five fields and is read as %r",
+                *(cron, name, read_as),
+            )
         job: Job[T] = await self._store.schedules.put(wanted, transaction)
         if transaction is None:
             self._notice([job])
