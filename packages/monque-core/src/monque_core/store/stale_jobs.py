@@ -77,7 +77,7 @@ class StaleJobs:
             # One that the server refuses must not keep the others from being taken back.
             matched, refusals = await write_each(self._collection, ids, step)
             for refusal in refusals:
-                left = self._aside.leave(refusal.id, refusal.error)
+                left = self._aside.leave_refused(refusal.id, refusal.error)
                 self._unsaid += [] if left.error is None else [left.error]
             return matched
 

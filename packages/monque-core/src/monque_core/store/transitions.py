@@ -163,7 +163,7 @@ def settle(
             changes = {"failCount": job.fail_count + 1, **said}
             step = _end(job, owner, now, JobStatus.FAILED, changes, dropped)
             return _by_schedule(job, step)
-        case Advanced(at):
+        case Advanced(at, _):
             return _advance(job, at, owner, now, {}, _DROP_CLAIM_AND_REASON)
         case OccurrenceFailed(reason, at):
             said, dropped = _said(reason)
