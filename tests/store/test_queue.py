@@ -6,7 +6,7 @@ import asyncio
 import time
 from datetime import timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from bson import Decimal128, ObjectId
@@ -282,6 +282,62 @@ class TestClaim:
         await put(db, a_job())
         store = await open_store(db, "$name")
         assert (await claim(store)).claimed_by == "$name"
+
+
+class TestClaimsThatAreCounted:
+    """Node knows nothing of `claims`, and leaves the count where it was."""
+
+    OUTDATED: ClassVar = {
+        "retried after this side had given it up": {"claims": 10, "failCount": 0},
+        "retried after two interruptions": {"claims": 12, "failCount": 0},
+        "moved to its next tick": {"claims": 2, "failCount": 0, "heartbeatInterval": 30_000},
+        "failed by Node": {"claims": 5, "failCount": 2, "heartbeatInterval": 30_000},
+    }
+    HOLDING: ClassVar = {
+        "interrupted and recovered": {"claims": 2, "failCount": 1, "nextRunAt": ago(20)},
+        "interrupted and recovered by Node": {
+            "claims": 1, "failCount": 0, "nextRunAt": ago(20),
+            "heartbeatInterval": 30_000,
+        },
+        "interrupted, claimed again and handed back": {
+            "claims": 1, "failCount": 0, "nextRunAt": ago(20), "claimToken": ObjectId(),
+        },
+        "interrupted, then failed here": {"claims": 3, "failCount": 1},
+        "stored by a version that noted no time": {
+            "claims": 1, "failCount": 0, "claimedAt": None,
+        },
+    }
+
+    @pytest.mark.parametrize("story", OUTDATED)
+    async def test_are_not_those_that_node_left_behind(
+        self, db: Db, store: Store, story: str
+    ) -> None:
+        job = a_job(claimed_at=ago(10), next_run_at=ago(5))
+        await put(db, job)
+        await set_fields(db, job, **self.OUTDATED[story])
+        failures = self.OUTDATED[story]["failCount"]
+
+        (candidate,) = await store.queue.look(["send-email"], 10, NOW)
+        assert isinstance(candidate, Candidate)
+        assert not candidate.interrupted
+        assert (await claim(store)).claims == failures + 1
+
+    @pytest.mark.parametrize("story", HOLDING)
+    async def test_are_those_of_this_side(self, db: Db, store: Store, story: str) -> None:
+        job = a_job(claimed_at=ago(10), next_run_at=ago(5))
+        await put(db, job)
+        await set_fields(db, job, **self.HOLDING[story])
+        claims = self.HOLDING[story]["claims"]
+
+        (candidate,) = await store.queue.look(["send-email"], 10, NOW)
+        assert isinstance(candidate, Candidate)
+        assert candidate.interrupted
+        assert candidate.claims == claims
+        assert (await claim(store)).claims == claims + 1
+
+    async def test_include_the_runs_that_failed_elsewhere(self, db: Db, store: Store) -> None:
+        await put(db, a_job(fail_count=3, heartbeat_interval=30_000))
+        assert (await claim(store)).claims == 4
 
 
 class TestReadBack:

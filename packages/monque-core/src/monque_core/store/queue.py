@@ -15,7 +15,15 @@ from monque_core.store.indexes import PENDING, PROCESSING
 from monque_core.store.refusals import is_of_the_document, write_each
 from monque_core.store.selection import one_of
 from monque_core.store.staleness import EARLIEST
-from monque_core.store.transitions import CLAIM_ORDER, Owner, claim, claimed, due, release
+from monque_core.store.transitions import (
+    CLAIM_ORDER,
+    COUNTED_CLAIMS,
+    Owner,
+    claim,
+    claimed,
+    due,
+    release,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +36,8 @@ if TYPE_CHECKING:
 
 _CANDIDATE_FIELDS = {
     "name": 1,
-    "claims": 1,
+    # Absent from most: whoever was claimed no more often than it failed needs no second thought.
+    "claims": {"$cond": [{"$gt": ["$claims", "$failCount"]}, COUNTED_CLAIMS, "$claims"]},
     "failCount": 1,
     "maxRetries": 1,
     "repeatInterval": 1,
