@@ -44,7 +44,17 @@ def utf16_units(text: str) -> int:
 
 class TestName:
     @pytest.mark.parametrize(
-        "name", ["a", "send-email", "billing.invoice:v2/EU", "Überweisung", "送信", "🐟", "x" * 255, "🐟" * 127]
+        "name",
+        [
+            "a",
+            "send-email",
+            "billing.invoice:v2/EU",
+            "Überweisung",
+            "送信",
+            "🐟",
+            "x" * 255,
+            "🐟" * 127,
+        ],
     )
     def test_is_any_text_without_whitespace_and_control_characters(self, name: str) -> None:
         assert check_name(name) == name

@@ -296,15 +296,22 @@ class TestClaimsThatAreCounted:
     HOLDING: ClassVar = {
         "interrupted and recovered": {"claims": 2, "failCount": 1, "nextRunAt": ago(20)},
         "interrupted and recovered by Node": {
-            "claims": 1, "failCount": 0, "nextRunAt": ago(20),
+            "claims": 1,
+            "failCount": 0,
+            "nextRunAt": ago(20),
             "heartbeatInterval": 30_000,
         },
         "interrupted, claimed again and handed back": {
-            "claims": 1, "failCount": 0, "nextRunAt": ago(20), "claimToken": ObjectId(),
+            "claims": 1,
+            "failCount": 0,
+            "nextRunAt": ago(20),
+            "claimToken": ObjectId(),
         },
         "interrupted, then failed here": {"claims": 3, "failCount": 1},
         "stored by a version that noted no time": {
-            "claims": 1, "failCount": 0, "claimedAt": None,
+            "claims": 1,
+            "failCount": 0,
+            "claimedAt": None,
         },
     }
 
