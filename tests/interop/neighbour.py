@@ -38,6 +38,10 @@ _OPTIONS = {
 }
 
 
+class NeighbourError(Exception):
+    """What a call in Node has thrown."""
+
+
 class Neighbour:
     """A process of Node; its options are those of `@monque/core`, nearly all as by default.
 
@@ -73,7 +77,8 @@ class Neighbour:
         )
         self._reader = asyncio.create_task(self._read(self._process))
         await self.said.wait_until(lambda: bool(self.of("ready") or self.of("refused")))
-        assert not self.of("refused"), self.of("refused")[0]["error"]
+        for refusal in self.of("refused"):
+            raise NeighbourError(refusal["error"])
         self.recovered = self.of("ready")[0]["recovered"]
         return self
 
@@ -166,7 +171,8 @@ class Neighbour:
 
         await self.said.wait_until(is_answered)
         (reply,) = replies
-        assert "error" not in reply, reply["error"]
+        if "error" in reply:
+            raise NeighbourError(reply["error"])
         return cast("dict[str, Any]", reply["value"])
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
