@@ -300,7 +300,7 @@ async def test_one_bad_item_among_many_keeps_all_from_being_stored(
 
 BAD_SCHEDULES: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"cron": "nonsense"}, InvalidCronError, "nonsense"),
-    ({"cron": "* * * * * *"}, InvalidCronError, "five fields"),
+    ({"cron": "* * * * * * *"}, InvalidCronError, "five fields"),
     ({"cron": "0 0 30 2 *"}, InvalidCronError, "0 0 30 2"),
     ({"timezone": "Mars/Olympus"}, InvalidJobError, "Mars/Olympus"),
     ({"name": "two words"}, InvalidJobError, "name"),
@@ -368,6 +368,19 @@ async def test_a_schedule_without_a_key_is_one_however_often_it_is_made(
     assert [job.deduplicated for job in schedules].count(False) == 1
     assert not any(job.deduplicated for job in different)
     assert len(await stored_jobs(db)) == 5
+
+
+@pytest.mark.parametrize(("cron", "warnings"), [("0 9 * *", 1), ("0 9 * * *", 0), ("@daily", 0)])
+async def test_a_schedule_of_fewer_than_five_fields_is_warned_of(
+    db: AsyncDatabase[dict[str, Any]],
+    caplog: pytest.LogCaptureFixture,
+    cron: str,
+    warnings: int,
+) -> None:
+    job = await Monque(db).schedule(cron, "report", None)
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    warning = f"the cron expression {cron!r} of report has fewer than five fields "
+    assert told == warnings * [f"{warning}and is read as {job.repeat_interval!r}"]
 
 
 async def test_a_schedule_is_stored_with_its_next_tick(

@@ -18,6 +18,7 @@ from tests.support.patience import PATIENCE
 from tests.support.tally import Tally
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from types import TracebackType
 
     from monque_core.jobs.job import AnyJob
@@ -26,17 +27,27 @@ _PROGRAM = Path(__file__).with_name("node") / "program.cjs"
 _LONGEST_LINE = 1 << 20
 _EXACT = json_util.CANONICAL_JSON_OPTIONS.with_options(tz_aware=True, tzinfo=UTC)
 _OPTIONS = {
-    "instanceId": "node",
+    "schedulerInstanceId": "node",
     "heartbeatInterval": 30_000,
     "lockTimeout": 1_800_000,
     "maxRetries": 10,
     "baseRetryInterval": 1_000,
+    "shutdownTimeout": 30_000,
+    # Seconds by default, since wake-ups come by a change stream; workers are registered late here.
+    "safetyPollInterval": 100,
     "exact": False,
 }
 
 
+class NeighbourError(Exception):
+    """What a call in Node has thrown."""
+
+
 class Neighbour:
-    """A process of Node; its options have the names and defaults of `@monque/core`."""
+    """A process of Node; its options are those of `@monque/core`, nearly all as by default.
+
+    It runs a stand-in for the package, unless `MONQUE_CORE` has the path of the real one.
+    """
 
     def __init__(self, modules: Path, uri: str, database: str, **options: object) -> None:
         assert options.keys() <= _OPTIONS.keys()
@@ -55,14 +66,21 @@ class Neighbour:
             _PROGRAM,
             json.dumps(self._settings),
             # Schedules without a time zone are UTC; JavaScript takes them for local time.
-            env={"NODE_PATH": str(self._modules), "TZ": "UTC", "PATH": os.environ["PATH"]},
+            env={
+                "NODE_PATH": str(self._modules),
+                "TZ": "UTC",
+                "PATH": os.environ["PATH"],
+                "MONQUE_CORE": os.environ.get("MONQUE_CORE", ""),
+            },
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=_LONGEST_LINE,
         )
         self._reader = asyncio.create_task(self._read(self._process))
-        (ready,) = await self.hear("ready")
-        self.recovered = ready["recovered"]
+        await self.said.wait_until(lambda: bool(self.of("ready") or self.of("refused")))
+        for refusal in self.of("refused"):
+            raise NeighbourError(refusal["error"])
+        self.recovered = self.of("ready")[0]["recovered"]
         return self
 
     async def __aexit__(
@@ -86,6 +104,18 @@ class Neighbour:
     async def work(self, name: str, handler: str = "quick", concurrency: int = 1) -> None:
         """Let it run the jobs of a name; its handlers are `quick`, `fails` and `waits`."""
         await self._ask("work", name=name, handler=handler, concurrency=concurrency)
+
+    async def retry(self, job: AnyJob) -> dict[str, Any]:
+        """Let it make a job pending that failed or was cancelled; return the document."""
+        return await self._ask("retry", id=job.id)
+
+    async def stop(self) -> None:
+        """Let it begin to stop, which ends with its runs."""
+        await self._ask("stop")
+
+    async def ticks(self, cron: str, after: datetime, count: int) -> list[datetime]:
+        """Return when an expression fires in UTC, by the parser that Node uses."""
+        return cast("list[datetime]", await self._ask("ticks", cron=cron, after=after, count=count))
 
     async def let_runs_end(self) -> None:
         """Let the runs end that wait."""
@@ -144,7 +174,8 @@ class Neighbour:
 
         await self.said.wait_until(is_answered)
         (reply,) = replies
-        assert "error" not in reply, reply["error"]
+        if "error" in reply:
+            raise NeighbourError(reply["error"])
         return cast("dict[str, Any]", reply["value"])
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:

@@ -10,10 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from bson import ObjectId
 
 from monque_core import Job, Monque, MonqueConnectionError
 from tests.support.happenings import Happenings
-from tests.support.stored import stored
+from tests.support.stored import jobs_in, stored
 from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerProcess
 
@@ -59,6 +60,58 @@ async def test_a_second_live_instance_with_the_same_id_is_refused(
     # Now that the id is free, the second may have it.
     async with second:
         assert second.is_running
+
+
+def _claimed_by_node(**fields: object) -> dict[str, Any]:
+    now = datetime.now(UTC)
+    return {
+        "name": "export",
+        "data": None,
+        "status": "processing",
+        "nextRunAt": now - timedelta(hours=2),
+        "failCount": 0,
+        "createdAt": now - timedelta(hours=2),
+        "updatedAt": now,
+        "lockedAt": now,
+        "claimedBy": ID,
+        "lastHeartbeat": now,
+        "heartbeatInterval": 30_000,
+        **fields,
+    }
+
+
+@pytest.mark.parametrize(
+    "left_behind",
+    [{}, {"claimToken": ObjectId(), "claimedAt": datetime.now(UTC) - timedelta(days=1)}],
+    ids=["never claimed here", "claimed here before"],
+)
+async def test_the_id_of_a_live_node_instance_is_refused(
+    db: AsyncDatabase[dict[str, Any]], left_behind: dict[str, Any]
+) -> None:
+    await jobs_in(db).insert_one(_claimed_by_node(**left_behind))
+    monque = Monque(db, scheduler_instance_id=ID)
+    with pytest.raises(MonqueConnectionError, match="which runs a job export") as refusal:
+        await monque.start()
+    assert ID in str(refusal.value)
+    assert not monque.is_running
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"claimedBy": "another"},
+        {"status": "completed"},
+        {"lastHeartbeat": datetime.now(UTC) - timedelta(minutes=5)},
+        {"claimToken": ObjectId(), "claimedAt": datetime.now(UTC)},
+    ],
+    ids=["another id", "its job ended", "silent", "a claim of Python, which has leases"],
+)
+async def test_an_id_that_no_live_node_instance_has_is_free(
+    db: AsyncDatabase[dict[str, Any]], fields: dict[str, Any]
+) -> None:
+    await jobs_in(db).insert_one(_claimed_by_node(**fields))
+    async with Monque(db, scheduler_instance_id=ID) as monque:
+        assert monque.is_running
 
 
 async def test_of_two_that_start_at_once_with_one_id_one_is_refused(

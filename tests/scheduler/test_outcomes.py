@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from monque_core import Monque
+from monque_core.jobs.outcome import UNREADABLE_PAUSE
 from monque_core.testing import MovableClock
 from tests.support.happenings import Happenings
 from tests.support.polling import QUICK_POLLS
@@ -306,6 +307,55 @@ async def test_a_schedule_changed_during_its_last_failing_run_goes_on_as_it_is_s
     assert (await stored(db, schedule)).next_run_at == NOON + timedelta(hours=6)
     (occurrence,) = await stored_jobs(db, status="failed")
     assert occurrence.fail_reason == "ValueError: too late"
+
+
+async def test_a_schedule_that_nobody_here_can_read_is_left_alone_and_told_of(
+    db: AsyncDatabase[dict[str, Any]], clock: MovableClock
+) -> None:
+    monque = Monque(db, clock=clock, **QUICK_POLLS)
+    runs = Tally[str]()
+
+    @monque.worker("tick")
+    async def tick(job: Job[str]) -> None:
+        runs.add(job.data)
+
+    happenings = Happenings(monque)
+    schedule = await monque.schedule("* * * * *", "tick", "of Node", unique_key="k")
+    await jobs_in(db).update_one({"_id": schedule.id}, {"$set": {"repeatInterval": "H * * * *"}})
+    clock.set(schedule.next_run_at)
+    await monque.enqueue("tick", "of Python")
+    await monque.run_until_idle()
+
+    after = await stored(db, schedule)
+    (told,) = happenings.of("job:error")
+    assert runs == ["of Python"]
+    assert (after.status, after.repeat_interval) == ("pending", "H * * * *")
+    assert (after.next_run_at, after.unique_key) == (schedule.next_run_at, "k")
+    assert "'H' in the minute field" in str(told.error)
+    assert happenings.of("job:fail") == []
+
+
+async def test_a_schedule_that_becomes_unreadable_during_its_run_is_not_ended(
+    db: AsyncDatabase[dict[str, Any]], clock: MovableClock
+) -> None:
+    monque = Monque(db, clock=clock, **QUICK_POLLS)
+
+    @monque.worker("tick")
+    async def change(job: Job[None]) -> None:
+        await jobs_in(db).update_one({"_id": job.id}, {"$set": {"repeatInterval": "H * * * *"}})
+
+    happenings = Happenings(monque)
+    schedule = await monque.schedule("* * * * *", "tick", None, unique_key="k")
+    clock.set(schedule.next_run_at)
+    await monque.run_until_idle()
+
+    after = await stored(db, schedule)
+    (completed,) = happenings.of("job:complete")
+    (told,) = happenings.of("job:error")
+    assert completed.job == after
+    assert (after.status, after.repeat_interval) == ("pending", "H * * * *")
+    assert after.next_run_at == clock.now() + UNREADABLE_PAUSE
+    assert "'H' in the minute field" in str(told.error)
 
 
 async def test_a_job_unscheduled_during_its_run_finishes_and_does_not_come_back(

@@ -122,11 +122,7 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
                 return
             adjust(self._options.clock, await self._store.prepare())
             lease = InstanceLease(
-                self._store.leases,
-                self._holder,
-                self._options.clock,
-                self._options,
-                self._announcer,
+                self._store, self._holder, self._options.clock, self._options, self._announcer
             )
             await lease.check()
             recovery = self._recovery()

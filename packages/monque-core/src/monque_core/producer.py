@@ -172,6 +172,13 @@ class Producer(ABC):
 
         transaction = native_session(session)
         wanted = await self._ready(draft)
+        read_as = wanted.repeat_interval or ""
+        if len(cron.split()) < len(read_as.split()):
+            log(
+                logging.WARNING,
+                f"the cron expression {cron!r} of {name} has fewer than five fields "
+                f"and is read as {read_as!r}",
+            )
         job: Job[T] = await self._store.schedules.put(wanted, transaction)
         if transaction is None:
             self._notice([job])
@@ -197,7 +204,7 @@ class Producer(ABC):
         try:
             await self._store.ping(seconds)
         except (MonqueConnectionError, PyMongoError) as error:
-            logger.warning("MongoDB did not answer a ping within %g s: %s", seconds, error)
+            log(logging.WARNING, f"MongoDB did not answer a ping within {seconds:g} s: {error}")
             return False
         return True
 

@@ -20,6 +20,7 @@ from monque_core.store.indexes import (
     job_indexes,
 )
 from monque_core.store.staleness import stale
+from monque_core.store.transitions import COUNTED_CLAIMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -179,7 +180,7 @@ async def check_poison_jobs(db: Database, collection: str) -> list[Finding]:
     """Ask for jobs that kill the processes they run in."""
     fails = {"$ifNull": ["$failCount", 0]}
     running = {"$cond": [{"$eq": ["$status", JobStatus.PROCESSING]}, 1, 0]}
-    interruptions = {"$subtract": ["$claims", {"$add": [fails, running]}]}
+    interruptions = {"$subtract": [COUNTED_CLAIMS, {"$add": [fails, running]}]}
     suspects = await _names(
         db,
         collection,

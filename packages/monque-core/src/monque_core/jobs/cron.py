@@ -49,6 +49,14 @@ def check_cron(cron: str, timezone: str = "UTC") -> None:
     _find_zone(timezone)
 
 
+def canonical_cron(cron: str) -> str:
+    """Return an expression as it is stored: every parser reads it alike, the one of Node too.
+
+    Node refuses a value that is named twice (`0 9 * * 0,7`) and a range that ends with Sunday as 0.
+    """
+    return parse_cron(cron).text
+
+
 def _next_instant(expression: CronExpression, after: datetime, zone: tzinfo) -> datetime:
     local = after.astimezone(zone)
     shown = wall = local.replace(tzinfo=None, fold=0)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 LONGEST_NAME = 255
 LONGEST_KEY = 1024
+_BYTE_ORDER_MARK = "\ufeff"
+"""Whitespace to Node."""
 _LARGEST_INT = 2**31 - 1
 
 
@@ -136,21 +138,28 @@ def _check_text(value: object, *, field: str, longest: int, spaces: bool) -> str
 
     if not is_text(value):
         raise refuse(f"is a {type(value).__name__}")
-    if not value or value.isspace():
+    if not value.replace(_BYTE_ORDER_MARK, " ").strip():
         raise refuse("is blank")
     if len(value) > longest:
         raise refuse(f"has {len(value)} characters")
+    # Node counts a character beyond U+FFFF twice.
+    if 2 * len(value) > longest and (units := _utf16_units(value)) > longest:
+        raise refuse(f"takes {units} units of UTF-16, by which Node counts")
     if value.isprintable() and (spaces or " " not in value):
         return value
     for character in value:
         category = unicodedata.category(character)
         if category == "Cs":
             raise refuse("holds half of a surrogate pair, which UTF-8 cannot store")
-        if not spaces and character.isspace():
+        if not spaces and (character.isspace() or character == _BYTE_ORDER_MARK):
             raise refuse("holds whitespace")
         if category == "Cc":
             raise refuse("holds a control character")
     return value
+
+
+def _utf16_units(text: str) -> int:
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _check_int(value: object, *, field: str, least: int) -> int:

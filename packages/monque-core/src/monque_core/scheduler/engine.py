@@ -57,7 +57,7 @@ class Engine:
         self._announcer = announcer
         self._threads = ThreadPool("monque-job")
         self._capacity = Capacity(options.instance_concurrency)
-        self._lease = InstanceLease(store.leases, holder, clock, options, announcer)
+        self._lease = InstanceLease(store, holder, clock, options, announcer)
         self._lanes: list[Lane[Any, Any]] = []
         self._is_started = False
         wakeups = Wakeups(workers)

@@ -173,9 +173,11 @@ class JobSource(Source[AnyJob, Candidate]):
         match outcome:
             case Completed():
                 self._announcer.completed(lambda: settled(job, outcome, now), ending.duration)
-            case Advanced(at) if ending.error is None:
+            case Advanced(at, problem) if ending.error is None:
                 self._wakeups.hint_at(job.name, at)
                 self._announcer.completed(lambda: settled(job, outcome, now), ending.duration)
+                if problem is not None:
+                    self._announcer.errored(problem, job)
             case Released():
                 self._wakeups.hint(job.name, 1)
             case _:
