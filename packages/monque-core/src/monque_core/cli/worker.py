@@ -20,6 +20,8 @@ from monque_core.monque import Monque
 
 logger = logging.getLogger("monque.worker")
 
+_CLOSING_SECONDS = 5.0
+
 
 def add_to(app: typer.Typer) -> None:
     """Add the command."""
@@ -95,21 +97,13 @@ def _hand_on(settings: Settings) -> None:
 
 async def _serve(target: str) -> None:
     with stop_requests() as stop_requested:
-        async with AsyncExitStack() as stack:
+        stack = AsyncExitStack()
+        try:
             monque = await _opened(target, stack, stop_requested)
-            if monque is None:
-                return
-            _log_jobs(monque)
-            asking = asyncio.create_task(stop_requested.wait())
-            starting = asyncio.create_task(_start(monque))
-            try:
-                await asyncio.wait([starting, asking], return_when=asyncio.FIRST_COMPLETED)
-                if starting.done():
-                    starting.result()
-                    await asking
-            finally:
-                asking.cancel()
-                await _stop(monque, starting)
+            if monque is not None:
+                await _work(monque, stop_requested)
+        finally:
+            await _close(stack)
 
 
 async def _opened(
@@ -137,6 +131,38 @@ async def _opened(
         return None
     finally:
         asking.cancel()
+
+
+async def _work(monque: AnyMonque, stop_requested: asyncio.Event) -> None:
+    """Run jobs until it is requested to stop."""
+    _log_jobs(monque)
+    asking = asyncio.create_task(stop_requested.wait())
+    starting = asyncio.create_task(_start(monque))
+    try:
+        await asyncio.wait([starting, asking], return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            await asking
+    finally:
+        asking.cancel()
+        await _stop(monque, starting)
+
+
+async def _close(stack: AsyncExitStack) -> None:
+    """Leave what the application opened, but not for long.
+
+    PyMongo's async client waits 20 seconds and more for a server that does not answer.
+    """
+    try:
+        async with asyncio.timeout(_CLOSING_SECONDS) as limit:
+            await stack.__aexit__(*sys.exc_info())
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        logger.warning(
+            "what the application opened is not closed after %g s; exiting without",
+            _CLOSING_SECONDS,
+        )
 
 
 async def _start(monque: AnyMonque) -> None:

@@ -65,6 +65,8 @@ class _Doubt:
     """A claim that may have been made although it failed, or be lost although it was made."""
 
     claimed_at: datetime
+    stamped_at: float
+    """When the clock was read, by the loop's time."""
     token: ObjectId = field(default_factory=ObjectId)
     look_at: float = 0.0
 
@@ -103,17 +105,16 @@ class Claimer(Generic[W, C]):
         What is claimed is handed over at once: nothing that comes after may lose it, and from
         then on it is kept alive.
         """
-        now = self._clock.now()
         is_single = len(demands) == 1 and min(demands[0].ask, total) == 1
         if is_single and demands[0].free and may_try:
-            return await self._claim_first(demands[0], hold, now)
+            return await self._claim_first(demands[0], hold)
         most = max(1, min(total, 2 * total // len(demands))) if self._is_crowded else total
         asks = {demand.name: min(demand.ask, most) for demand in demands}
-        candidates = await self._look(asks, total, now)
+        candidates = await self._look(asks, total)
         harvest, chosen = self._choose(candidates, demands, asks, total)
         free = {demand.name: demand.free for demand in demands}
         try:
-            await self._claim_chosen(chosen, free, harvest, hold, now, may_try=may_try)
+            await self._claim_chosen(chosen, free, harvest, hold, may_try=may_try)
         except Exception as error:  # noqa: BLE001  # what was claimed before it must still run
             harvest.fault = error
             harvest.more.update(dict.fromkeys(asks, MANY))
@@ -140,11 +141,9 @@ class Claimer(Generic[W, C]):
         """Tell when a claim that may exist unseen is to be looked for, by the loop's time."""
         return min((doubt.look_at for doubt in self._doubts), default=None)
 
-    async def _claim_first(
-        self, demand: Demand, hold: Callable[[Sequence[W]], None], now: datetime
-    ) -> Harvest:
-        doubt = _Doubt(now)
-        claim = self._queue.claim_first(demand.name, doubt.token, now)
+    async def _claim_first(self, demand: Demand, hold: Callable[[Sequence[W]], None]) -> Harvest:
+        doubt = self._stamp()
+        claim = self._queue.claim_first(demand.name, doubt.token, doubt.claimed_at)
         found = await self._doubting(doubt, claim)
         harvest = Harvest()
         if found is None:
@@ -157,8 +156,8 @@ class Claimer(Generic[W, C]):
             harvest.more[demand.name] = left_over
         return harvest
 
-    async def _look(self, asks: Mapping[str, int], total: int, now: datetime) -> dict[str, list[C]]:
-        names = list(asks)
+    async def _look(self, asks: Mapping[str, int], total: int) -> dict[str, list[C]]:
+        names, now = list(asks), self._clock.now()
         if len(names) > 1 and self._is_crowded:
             candidates = await self._queue.look_at_each(asks, now)
             self._is_crowded = len(candidates) > total
@@ -201,7 +200,6 @@ class Claimer(Generic[W, C]):
         free: dict[str, int],
         harvest: Harvest,
         hold: Callable[[Sequence[W]], None],
-        now: datetime,
         *,
         may_try: bool,
     ) -> None:
@@ -215,7 +213,7 @@ class Claimer(Generic[W, C]):
             return len(works)
 
         batch = [candidate for candidate in chosen if not candidate.interrupted]
-        bring_in(await self._claim_together(batch, now))
+        bring_in(await self._claim_together(batch))
         for candidate in chosen:
             if not candidate.interrupted:
                 continue
@@ -227,37 +225,45 @@ class Claimer(Generic[W, C]):
                 harvest.held_back.add(candidate.name)
                 harvest.more[candidate.name] = MANY
             else:
-                count = bring_in(await self._claim_one(candidate, now))
+                count = bring_in(await self._claim_one(candidate))
                 may_try = may_try and not (is_suspicious and count)
 
-    async def _claim_together(self, batch: Sequence[C], now: datetime) -> list[W]:
+    async def _claim_together(self, batch: Sequence[C]) -> list[W]:
         if not batch:
             return []
         if len(batch) == 1:
-            return await self._claim_one(batch[0], now)
-        doubt = _Doubt(now)
-        claim = self._queue.claim_batch(batch, doubt.token, now)
+            return await self._claim_one(batch[0])
+        doubt = self._stamp()
+        claim = self._queue.claim_batch(batch, doubt.token, doubt.claimed_at)
         return self._certain(await self._doubting(doubt, claim), doubt)
 
-    async def _claim_one(self, candidate: C, now: datetime) -> list[W]:
-        doubt = _Doubt(now)
-        claim = self._queue.claim_one(candidate, doubt.token, now)
+    async def _claim_one(self, candidate: C) -> list[W]:
+        doubt = self._stamp()
+        claim = self._queue.claim_one(candidate, doubt.token, doubt.claimed_at)
         return self._certain([await self._doubting(doubt, claim)], doubt)
+
+    def _stamp(self) -> _Doubt:
+        """Read the clock for one claim: a stamp that serves several is old for the last of them."""
+        return _Doubt(self._clock.now(), asyncio.get_running_loop().time())
+
+    def _is_old(self, doubt: _Doubt) -> bool:
+        """Whether a claim is older than claims become without renewal, by either clock."""
+        waited = asyncio.get_running_loop().time() - doubt.stamped_at
+        age = (self._clock.now() - doubt.claimed_at).total_seconds()
+        return max(waited, age) > self._patience
 
     async def _doubting(self, doubt: _Doubt, claim: Awaitable[R]) -> R:
         """Remember a claim that failed, for it may have been made all the same.
 
-        Remember as well one whose reply took longer than claims go without renewal: others may
-        have it by now.
+        Remember as well one whose stamp is old when the reply comes, whatever made it old: others
+        may have it by now.
         """
-        clock = asyncio.get_running_loop().time
-        asked_at = clock()
         try:
             found = await claim
         except BaseException:
             self._doubts.append(doubt)
             raise
-        if clock() - asked_at > self._patience:
+        if self._is_old(doubt):
             self._doubts.append(doubt)
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -30,7 +31,7 @@ from monque_core.store.queue import Candidate
 from monque_core.store.refusals import is_of_the_document
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from monque_core.options import Options
@@ -39,8 +40,11 @@ if TYPE_CHECKING:
     from monque_core.scheduler.source import Claim
     from monque_core.scheduler.wakeups import Wakeups
     from monque_core.scheduler.workers import Work, Worker, Workers
+    from monque_core.store.ledger import Loss
     from monque_core.store.store import Store
     from monque_core.store.turned_away import TurnedAway
+
+logger = logging.getLogger("monque")
 
 
 class JobSource(Source[AnyJob, Candidate]):
@@ -123,8 +127,8 @@ class JobSource(Source[AnyJob, Candidate]):
         if isinstance(verdict, Rescheduled):
             self._reckon_again(ending, verdict, now)
             return False
-        if verdict == "lost":
-            self.lost(ending.run.work)
+        if verdict != "written":
+            self.lost(ending.run.work, verdict)
         else:
             self._announce(ending, now)
         return True
@@ -141,15 +145,19 @@ class JobSource(Source[AnyJob, Candidate]):
         """Say that MongoDB refuses an outcome, which is kept and tried again."""
         self._announcer.errored(error, work)
 
-    async def renew(self, runs: Sequence[Run[AnyJob]], now: datetime) -> Collection[Claim]:
-        """Keep claims alive, and give those that are no longer ours."""
+    async def renew(self, runs: Sequence[Run[AnyJob]], now: datetime) -> Mapping[Claim, Loss]:
+        """Keep claims alive, and return those that are no longer ours, and why."""
         return await self._ledger.renew([run.work for run in runs], now)
 
-    def lost(self, work: AnyJob) -> None:
-        """Say that a claim was taken over while its handler ran."""
+    def lost(self, work: AnyJob, loss: Loss) -> None:
+        """Report that a job was taken over, or deleted, while its handler ran."""
+        if loss == "deleted":
+            # Somebody wanted that.
+            logger.info("job %s %s was deleted while it ran", work.name, work.id)
+            return
         error = OwnershipLostError(
             f"this run of job {work.name} {work.id} lost its claim: the job was recovered by "
-            "another instance, or deleted; the outcome was not written"
+            "another instance; the outcome was not written"
         )
         self._announcer.errored(error, work)
 

@@ -78,6 +78,9 @@ async def end(task: asyncio.Task[Any]) -> None:
     while not task.done():
         task.cancel()
         await asyncio.wait([task], timeout=_CANCEL_AGAIN_AFTER)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        # Nobody waits for it any more, and asyncio would complain that nobody has seen it.
+        logger.debug("%s failed while it was ended: %r", task.get_name(), error)
 
 
 async def finish(work: Coroutine[Any, Any, object]) -> None:

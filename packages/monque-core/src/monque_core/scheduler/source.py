@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
     from datetime import datetime, timedelta
 
     from bson import ObjectId
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from monque_core.scheduler.polling import Polling
     from monque_core.scheduler.runs import Run
     from monque_core.scheduler.workers import Work, Worker, Workers
+    from monque_core.store.ledger import Loss
     from monque_core.store.turned_away import TurnedAway
 
 Claim: TypeAlias = "tuple[Hashable, ObjectId | None]"
@@ -179,9 +180,9 @@ class Source(ABC, Generic[W, C]):
         """Say that MongoDB refuses an outcome, which is kept and tried again."""
 
     @abstractmethod
-    async def renew(self, runs: Sequence[Run[W]], now: datetime) -> Collection[Claim]:
-        """Keep claims alive, and give those that are no longer ours."""
+    async def renew(self, runs: Sequence[Run[W]], now: datetime) -> Mapping[Claim, Loss]:
+        """Keep claims alive, and return those that are no longer ours, and why."""
 
     @abstractmethod
-    def lost(self, work: W) -> None:
-        """Say that a claim was taken over while its handler ran."""
+    def lost(self, work: W, loss: Loss) -> None:
+        """Report that work was taken over, or deleted, while its handler ran."""

@@ -21,6 +21,7 @@ from pymongo.read_concern import ReadConcern
 
 from monque_core.display import brief_message
 from monque_core.errors import MonqueConnectionError
+from monque_core.store.cancellation import WAIT_FOR_IS_FRAGILE, cancelled_in_turn
 from monque_core.store.contact import Contact
 from monque_core.threads import ThreadPool
 
@@ -160,7 +161,7 @@ class Handle:
         """Wait for a reply, and take note if MongoDB could not be reached."""
         try:
             return await reply
-        except (ConnectionFailure, InvalidOperation, OperationFailure) as error:
+        except (ConnectionFailure, InvalidOperation, OperationFailure, RuntimeError) as error:
             if not _is_outage(error):
                 raise
             self.contact.lost()
@@ -176,7 +177,8 @@ class Handle:
             return method(*arguments, **keywords)
         if self.is_blocking:
             return await self._threads.submit(partial(method, *arguments, **keywords))
-        return await method(*arguments, **keywords)
+        call = method(*arguments, **keywords)
+        return await (cancelled_in_turn(call) if WAIT_FOR_IS_FRAGILE else call)
 
     @property
     def address(self) -> str:
@@ -367,10 +369,13 @@ def of_majority(native: Any) -> Any:
     return native.with_options(read_concern=ReadConcern("majority"))
 
 
-def _is_outage(error: PyMongoError) -> bool:
+def _is_outage(error: PyMongoError | RuntimeError) -> bool:
     """Tell whether MongoDB could not be reached, or the server is going away."""
     if isinstance(error, ConnectionFailure):
         return True
+    if isinstance(error, RuntimeError):
+        # Cancelled while it waited for a server; a broken lock is all that it tells of it.
+        return "Lock is not acquired" in str(error)
     if isinstance(error, InvalidOperation):
         # The application closed its client under us, which the driver tells by words alone.
         return "after close" in str(error)
