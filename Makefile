@@ -10,12 +10,13 @@ RUN := $(VENV)/bin/python -m
 MANIFESTS := pyproject.toml $(wildcard packages/*/pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo example test faults lint types docs bench dist-check clean
+.PHONY: help demo example test test-long faults lint types docs bench dist-check clean
 
 help:
 	@echo "make demo    watch jobs flow through a MongoDB of your own, for about 20 seconds"
 	@echo "make example NAME=script   run one of examples/"
 	@echo "make test    run the tests; ARGS='tests/local -x' is handed to pytest"
+	@echo "make test-long   run the fault campaigns, benchmarks and other long tests"
 	@echo "make faults  try to break it for half an hour; ARGS='--seed 7 --seconds 60 campaign'"
 	@echo "make lint    check style, format and the direction of imports"
 	@echo "make types   check types with mypy and basedpyright"
@@ -35,7 +36,12 @@ example: $(VENV)/.dev
 	$(RUN) examples.$(NAME) $(ARGS)
 
 test: $(VENV)/.dev
-	$(RUN) pytest -n $(TEST_WORKERS) --dist worksteal $(ARGS)
+	@echo "All tests take about 5 minutes on two cores; after a failure, ARGS=--lf repeats it alone."
+	$(RUN) pytest -m "not long" -n $(TEST_WORKERS) --dist worksteal $(ARGS)
+
+test-long: $(VENV)/.dev
+	@echo "The long tests take about 4 minutes on two cores."
+	$(RUN) pytest -m long -n 2 --dist worksteal $(ARGS)
 
 faults: $(VENV)/.dev
 	$(RUN) tests.faults.run $(ARGS)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from motor.motor_asyncio import AsyncIOMotorClient
 from pymongo import MongoClient
 
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
     )
 
 pytest_plugins = ["monque_core.testing"]
+
+# The same examples in every run, however long a slow machine takes to draw and try them.
+settings.register_profile(
+    "suite", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("suite")
 
 _MEMORY = Path("/dev/shm")
 _ROOM_FOR_SERVERS = 8 << 30

@@ -47,7 +47,7 @@ def terminal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Termina
 def done() -> subprocess.CompletedProcess[str]:
     """Give a demonstration that was run to its end without a terminal."""
     return subprocess.run(
-        [*DEMO, "--seconds", "4"], capture_output=True, text=True, timeout=55, check=False
+        [*DEMO, "--seconds", "4"], capture_output=True, text=True, timeout=200, check=False
     )
 
 
@@ -81,7 +81,7 @@ class TestWithoutATerminal:
             env=os.environ | {"MONQUE_MONGOD": "/nowhere/mongod"},
             capture_output=True,
             text=True,
-            timeout=55,
+            timeout=200,
             check=False,
         )
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from monque_core.durations import to_milliseconds, to_timedelta
 
-quick = settings(derandomize=True, deadline=None, max_examples=200)
+quick = settings(max_examples=200)
 MILLENNIUM = timedelta(days=365_000)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from monque_core import Monque
+from monque_core import Monque, SyncMonque, events
 from tests.support.polling import QUICK_POLLS
 from tests.support.stored import count_by_status
 from tests.support.tally import Tally
@@ -148,3 +148,49 @@ async def test_stop_waits_for_async_listeners_at_work(db: AsyncDatabase[dict[str
         await told.reach(1)
 
     assert told == ["begun", "done"]
+
+
+class TestEventNames:
+    def test_are_all_known(self) -> None:
+        constants = {each for name, each in vars(events).items() if name.isupper()}
+        assert {each for each in constants if isinstance(each, str)} == events.ALL
+
+    @pytest.mark.parametrize("kind", [Monque, SyncMonque])
+    @pytest.mark.parametrize("method", ["on", "once", "off"])
+    def test_with_a_typo_are_refused_with_the_one_that_is_meant(
+        self, kind: Any, method: str, blocking_db: Any
+    ) -> None:
+        monque = kind(blocking_db)
+        with pytest.raises(ValueError, match="unknown event 'job:completed': did you mean 'job:c"):
+            getattr(monque, method)("job:completed", print)
+
+    @pytest.mark.parametrize("kind", [Monque, SyncMonque])
+    @pytest.mark.parametrize("method", ["on", "once"])
+    def test_with_a_typo_are_refused_in_a_decorator_too(
+        self, kind: Any, method: str, blocking_db: Any
+    ) -> None:
+        monque = kind(blocking_db)
+        with pytest.raises(ValueError, match="did you mean 'task:fail'"):
+            getattr(monque, method)("task:failed")(print)
+
+    @pytest.mark.parametrize("event", ["nothing like it", 5, None, ["job:start"]])
+    def test_that_are_like_none_come_with_those_there_are(
+        self, event: Any, blocking_db: Any
+    ) -> None:
+        with pytest.raises(ValueError, match=r"known are changestream:closed, .*task:start"):
+            Monque(blocking_db).on(event, print)
+
+    @pytest.mark.parametrize("event", ["error", "new_listener"])
+    def test_of_pyee_itself_are_accepted(self, event: str, blocking_db: Any) -> None:
+        monque = Monque(blocking_db)
+        told: list[object] = []
+        monque.on(event, lambda *arguments: told.append(arguments))
+        assert monque.emit(event, ValueError("told"), print)
+        assert len(told) == 1
+
+    def test_are_told_to_those_who_listen_to_new_listeners(self, blocking_db: Any) -> None:
+        monque = Monque(blocking_db)
+        told: list[object] = []
+        monque.on("new_listener", lambda event, _: told.append(event))
+        monque.on("job:start", print)
+        assert told == ["job:start"]

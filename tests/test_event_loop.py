@@ -22,3 +22,16 @@ def test_is_uvloops_where_it_is_installed() -> None:
 def test_is_asyncios_where_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvloop", None)
     assert event_loop.run(kind()) == "asyncio"
+
+
+def test_an_error_of_the_program_has_nothing_to_do_with_a_missing_uvloop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fail() -> None:
+        raise ValueError("of the program")
+
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    with pytest.raises(ValueError, match="of the program") as raised:
+        event_loop.run(fail())
+
+    assert raised.value.__context__ is None

@@ -351,7 +351,7 @@ class TestCursors:
                 env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
                 capture_output=True,
                 text=True,
-                timeout=40,
+                timeout=200,
                 check=False,
             )
             wanted = [n for n in range(10) if n % 5 != 1 and n not in data(page)]

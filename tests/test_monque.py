@@ -40,7 +40,7 @@ CALLS: dict[str, Callable[[Monque], Any]] = {
     "schedule": lambda monque: monque.schedule("@daily", "a", 1),
     "unschedule": lambda monque: monque.unschedule("a"),
     "start": lambda monque: monque.start(),
-    "run_until_idle": lambda monque: monque.run_until_idle(timeout=20),
+    "run_until_idle": lambda monque: monque.run_until_idle(),
 }
 
 
@@ -105,7 +105,7 @@ async def test_run_until_idle_runs_what_is_due_and_leaves_what_is_not(
     await monque.enqueue("work", "future", delay=600)
     await monque.schedule("@yearly", "work", "recurring")
     await monque.enqueue("foreign", "no worker here")
-    await monque.run_until_idle(timeout=30)
+    await monque.run_until_idle()
 
     assert sorted(runs) == ["due"] * 10 + ["fails", "leads to more"] + ["more"] * 5
     assert await count_by_status(db) == {"completed": 16, "pending": 4}
@@ -126,9 +126,9 @@ async def test_run_until_idle_of_a_running_instance_leaves_it_running(
         runs.add(job.data)
 
     async with monque:
-        await monque.run_until_idle(timeout=20)
+        await monque.run_until_idle()
         await monque.enqueue_many("work", range(10))
-        await monque.run_until_idle(timeout=20)
+        await monque.run_until_idle()
         assert len(runs) == 10
         assert monque.is_running
         await monque.enqueue("work", 10)
@@ -140,7 +140,7 @@ async def test_run_until_idle_without_workers_returns_at_once(
 ) -> None:
     monque = Monque(db, **NO_POLLS)
     await monque.enqueue("foreign", None)
-    await monque.run_until_idle(timeout=20)
+    await monque.run_until_idle()
 
     assert await count_by_status(db) == {"pending": 1}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import tomllib
 from typing import Any
@@ -59,3 +60,11 @@ def test_the_command_tells_the_version_that_is_installed() -> None:
     version = _manifest("monque-core")["project"]["version"]
 
     assert importlib.metadata.version("monque-core") == version
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_knows_its_version(package: str) -> None:
+    module = importlib.import_module(package.replace("-", "_"))
+
+    assert module.__version__ == _manifest(package)["project"]["version"]
+    assert not hasattr(module, "__versoin__")

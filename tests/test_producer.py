@@ -15,6 +15,7 @@ from pymongo import AsyncMongoClient, MongoClient
 from monque_core import (
     InvalidCronError,
     InvalidJobError,
+    LocalMongo,
     Monque,
     MonqueError,
     PayloadTooLargeError,
@@ -24,6 +25,7 @@ from monque_core.testing import MovableClock
 from tests.support.commands import CommandLog
 from tests.support.proxy import Proxy
 from tests.support.stored import jobs_in, stored, stored_jobs
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
     from pymongo.database import Database
 
+    from monque_core.local.node import Node
     from tests.conftest import AnyDatabase
 
 
@@ -297,7 +300,7 @@ async def test_one_bad_item_among_many_keeps_all_from_being_stored(
 
 BAD_SCHEDULES: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"cron": "nonsense"}, InvalidCronError, "nonsense"),
-    ({"cron": "* * * * * *"}, InvalidCronError, "five fields"),
+    ({"cron": "* * * * * * *"}, InvalidCronError, "five fields"),
     ({"cron": "0 0 30 2 *"}, InvalidCronError, "0 0 30 2"),
     ({"timezone": "Mars/Olympus"}, InvalidJobError, "Mars/Olympus"),
     ({"name": "two words"}, InvalidJobError, "name"),
@@ -365,6 +368,19 @@ async def test_a_schedule_without_a_key_is_one_however_often_it_is_made(
     assert [job.deduplicated for job in schedules].count(False) == 1
     assert not any(job.deduplicated for job in different)
     assert len(await stored_jobs(db)) == 5
+
+
+@pytest.mark.parametrize(("cron", "warnings"), [("0 9 * *", 1), ("0 9 * * *", 0), ("@daily", 0)])
+async def test_a_schedule_of_fewer_than_five_fields_is_warned_of(
+    db: AsyncDatabase[dict[str, Any]],
+    caplog: pytest.LogCaptureFixture,
+    cron: str,
+    warnings: int,
+) -> None:
+    job = await Monque(db).schedule(cron, "report", None)
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    warning = f"the cron expression {cron!r} of report has fewer than five fields "
+    assert told == warnings * [f"{warning}and is read as {job.repeat_interval!r}"]
 
 
 async def test_a_schedule_is_stored_with_its_next_tick(
@@ -501,3 +517,61 @@ async def test_a_job_is_stored_though_the_server_s_clock_cannot_be_read(
         assert fault.has_struck
         await monque.stop()
     assert sorted([job.data for job in await stored_jobs(db)]) == [1, 2]
+
+
+class TestPing:
+    """A producer's health: whether MongoDB answers, whatever was or was not called before."""
+
+    async def test_is_true_before_anything_else_is_called(
+        self, any_db: AnyDatabase, db: AsyncDatabase[dict[str, Any]]
+    ) -> None:
+        monque = Monque(any_db)
+        assert not monque.is_connected
+
+        assert await monque.ping() is True
+        assert monque.is_connected
+        assert await db.list_collection_names() == []
+        await monque.stop()
+
+    async def test_is_false_within_its_timeout_without_a_server(
+        self, absent_uri: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        patient = absent_uri.replace("TimeoutMS=100", "TimeoutMS=300000")
+        async with AsyncMongoClient[dict[str, Any]](patient) as client:
+            monque = Monque(client["absent"])
+            assert await monque.ping(timeout=0.2) is False
+            assert not monque.is_connected
+        with MongoClient[dict[str, Any]](patient) as blocking_client:
+            monque = Monque(blocking_client["absent"])
+            assert await monque.ping(timeout=0.2) is False
+            await monque.stop()
+        assert "did not answer a ping within 0.2 s" in caplog.text
+
+    @pytest.mark.parametrize("timeout", [-1, "soon", None])
+    async def test_refuses_what_is_no_timeout(
+        self, db: AsyncDatabase[dict[str, Any]], timeout: Any
+    ) -> None:
+        with pytest.raises(ValueError, match="timeout="):
+            await Monque(db).ping(timeout)
+
+    @pytest.mark.parametrize("how", ["killed", "frozen"])
+    async def test_follows_a_server_that_arrives_goes_and_comes_back(
+        self, frail_mongo: LocalMongo, node: Node, how: str
+    ) -> None:
+        def leave() -> None:
+            node.kill() if how == "killed" else node.suspend()
+
+        def arrive() -> None:
+            node.start() if how == "killed" else node.resume()
+
+        await asyncio.to_thread(leave)
+        async with AsyncMongoClient[dict[str, Any]](frail_mongo.uri) as client:
+            monque = Monque(client["shop"])
+            assert not await monque.ping()
+            for _ in range(2):
+                await asyncio.to_thread(arrive)
+                await eventually(monque.ping, seconds=40)
+                assert monque.is_connected
+                await asyncio.to_thread(leave)
+                assert not await monque.ping()
+                assert not monque.is_connected

@@ -54,7 +54,7 @@ async def run_program(uri: str, database_name: str) -> asyncio.subprocess.Proces
 
 async def hear(process: asyncio.subprocess.Process) -> str:
     assert process.stdout is not None
-    return (await asyncio.wait_for(process.stdout.readline(), 30)).decode().strip()
+    return (await asyncio.wait_for(process.stdout.readline(), 120)).decode().strip()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -68,7 +68,7 @@ async def test_a_signal_lets_what_runs_finish_and_ends_the_process(
         assert await hear(process) == "started"
         process.send_signal(number)
         assert await hear(process) == "stopped"
-        assert await asyncio.wait_for(process.wait(), 30) == 0
+        assert await asyncio.wait_for(process.wait(), 120) == 0
     finally:
         if process.returncode is None:
             process.kill()
@@ -94,7 +94,7 @@ async def test_a_second_signal_ends_the_process_at_once(
 
         await eventually(claims_nothing_more)
         process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 20) == -signal.SIGTERM
+        assert await asyncio.wait_for(process.wait(), 120) == -signal.SIGTERM
     finally:
         if process.returncode is None:
             process.kill()
@@ -107,7 +107,7 @@ async def test_run_takes_signals_only_while_it_runs(db: AsyncDatabase[dict[str, 
     running = asyncio.create_task(monque.run())
     await eventually(lambda: monque.is_running)
     os.kill(os.getpid(), signal.SIGTERM)
-    await asyncio.wait_for(running, 20)
+    await asyncio.wait_for(running, 120)
 
     assert not monque.is_running
     after = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
@@ -125,7 +125,7 @@ async def test_a_cancelled_run_stops_the_instance(db: AsyncDatabase[dict[str, An
 
     job = await monque.enqueue("work", None)
     running = asyncio.create_task(monque.run())
-    await asyncio.wait_for(started.wait(), 20)
+    await asyncio.wait_for(started.wait(), 120)
     running.cancel()
     may_end.set()
     with pytest.raises(asyncio.CancelledError):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 async def pool() -> AsyncIterator[ThreadPool]:
     pool = ThreadPool("test-pool")
     yield pool
-    await pool.dismiss(patience=20)
+    await pool.dismiss(patience=120)
 
 
 def threads() -> set[threading.Thread]:
@@ -37,7 +37,7 @@ class TestWork:
 
     async def test_does_not_hold_up_the_event_loop(self, pool: ThreadPool) -> None:
         go_on = threading.Event()
-        working = pool.submit(lambda: go_on.wait(20))
+        working = pool.submit(lambda: go_on.wait(120))
         await asyncio.sleep(0)
         assert not working.done()
         go_on.set()
@@ -59,7 +59,7 @@ class TestWork:
 
     async def test_of_many_is_done_at_the_same_time(self, pool: ThreadPool) -> None:
         together = threading.Barrier(50)
-        await asyncio.gather(*(pool.submit(lambda: together.wait(20)) for _ in range(50)))
+        await asyncio.gather(*(pool.submit(lambda: together.wait(120)) for _ in range(50)))
         assert len(threads()) == 50
 
     async def test_in_turn_takes_one_thread(self, pool: ThreadPool) -> None:
@@ -70,25 +70,25 @@ class TestWork:
         go_on, done = threading.Event(), threading.Event()
 
         def work() -> None:
-            go_on.wait(20)
+            go_on.wait(120)
             done.set()
 
         working = pool.submit(work)
         working.cancel()
         go_on.set()
-        assert await asyncio.to_thread(done.wait, 20)
+        assert await asyncio.to_thread(done.wait, 120)
         assert await pool.submit(lambda: 5) == 5
 
 
 class TestDismissal:
     async def test_ends_the_threads(self, pool: ThreadPool) -> None:
         await asyncio.gather(*(pool.submit(lambda: None) for _ in range(10)))
-        await pool.dismiss(patience=20)
+        await pool.dismiss(patience=120)
         assert threads() == set()
 
     async def test_lets_work_that_was_taken_on_be_done(self, pool: ThreadPool) -> None:
         go_on = threading.Event()
-        working = pool.submit(lambda: go_on.wait(20))
+        working = pool.submit(lambda: go_on.wait(120))
         await pool.dismiss()
         assert not working.done()
         go_on.set()
@@ -99,11 +99,11 @@ class TestDismissal:
         go_on, done = threading.Event(), threading.Event()
 
         def work() -> None:
-            go_on.wait(20)
+            go_on.wait(120)
             done.set()
 
         working = pool.submit(work)
-        dismissing = asyncio.create_task(pool.dismiss(patience=20))
+        dismissing = asyncio.create_task(pool.dismiss(patience=120))
         await asyncio.sleep(0.05)
         assert not dismissing.done()
         go_on.set()
@@ -117,10 +117,10 @@ class TestDismissal:
 
         def work() -> None:
             started.set()
-            never.wait(20)
+            never.wait(120)
 
         working = pool.submit(work)
-        await asyncio.to_thread(started.wait, 20)
+        await asyncio.to_thread(started.wait, 120)
         await pool.dismiss(patience=0.05)
         assert not working.done()
         never.set()
@@ -129,12 +129,12 @@ class TestDismissal:
 
     async def test_is_not_the_end_of_the_pool(self, pool: ThreadPool) -> None:
         await pool.submit(lambda: None)
-        await pool.dismiss(patience=20)
+        await pool.dismiss(patience=120)
         assert await pool.submit(lambda: "again") == "again"
 
     async def test_of_nobody_is_nothing(self, pool: ThreadPool) -> None:
-        await pool.dismiss(patience=20)
-        await pool.dismiss(patience=20)
+        await pool.dismiss(patience=120)
+        await pool.dismiss(patience=120)
         assert threads() == set()
 
 
@@ -143,13 +143,13 @@ def test_a_thread_that_outlives_its_loop_is_no_trouble() -> None:
 
     async def leave_behind() -> None:
         pool = ThreadPool("test-pool")
-        pool.submit(lambda: go_on.wait(20))
+        pool.submit(lambda: go_on.wait(120))
         await pool.dismiss()
 
     asyncio.run(leave_behind())
     (thread,) = threads()
     go_on.set()
-    thread.join(20)
+    thread.join(120)
     assert not thread.is_alive()
 
 
@@ -167,6 +167,6 @@ asyncio.run(main())
 print("left")
 """
     finished = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=200, check=True
     )
     assert finished.stdout == "left\n"

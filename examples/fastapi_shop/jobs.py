@@ -33,7 +33,7 @@ async def transaction(db: Database) -> AsyncIterator[AsyncClientSession]:
         yield session
 
 
-@job(name="send-email", concurrency=10)
+@job("send-email", concurrency=10)
 class SendEmail(JobHandler[Email]):
     def __init__(self, mailer: Mailer) -> None:
         self.mailer = mailer
@@ -48,7 +48,7 @@ class Billing:
         self.ledger = db["ledger"]
         self.session = session
 
-    @job(name="charge")
+    @job("charge")
     async def charge(self, job: Job[Order]) -> None:
         """Book an order: once, however often this runs."""
         await self.ledger.update_one(

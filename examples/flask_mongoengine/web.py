@@ -11,7 +11,6 @@ from examples.flask_mongoengine.shop import Customer, make_queue
 
 def create_app() -> Flask:
     queue = make_queue()
-    queue.initialize()
     app = Flask(__name__)
 
     @app.post("/customers/<address>")
@@ -27,6 +26,7 @@ def create_app() -> Flask:
 
     @app.get("/health")
     def health() -> ResponseReturnValue:
-        return {"healthy": queue.is_connected}, 200 if queue.is_connected else 503
+        healthy = queue.ping()
+        return {"healthy": healthy}, 200 if healthy else 503
 
     return app

@@ -30,7 +30,7 @@ async def main() -> None:
     async with lifespan(app):
         await SendEmail.enqueue(queue, {"to": "ada@shop.example", "text": "welcome"})
         await DailyReport.enqueue(queue, "stock")
-        await queue.monque.run_until_idle()
+        await queue.run_until_idle()
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ class Mailer:
         print(f"From {self.sender} to {to}: {text}", flush=True)
 
 
-@job(name="send-email", concurrency=10)
+@job("send-email", concurrency=10)
 class SendEmail(JobHandler[Email]):
     def __init__(self, mailer: Mailer) -> None:
         self.mailer = mailer
@@ -28,7 +28,7 @@ class SendEmail(JobHandler[Email]):
         await self.mailer.send(**job.data)
 
 
-@job(name="daily-report")
+@job("daily-report")
 @cron("0 9 * * *", timezone="Europe/Berlin", data="sales")
 class DailyReport(JobHandler[str]):
     """Reports to the owner every morning, and whenever asked."""

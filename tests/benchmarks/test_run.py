@@ -14,8 +14,7 @@ from tests.support.pages import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
-# A quarter of a minute, unless the machine is busy with everything else, too.
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
 def test_a_small_run_prints_a_table_writes_json_and_draws(tmp_path: Path) -> None:
@@ -29,7 +28,7 @@ def test_a_small_run_prints_a_table_writes_json_and_draws(tmp_path: Path) -> Non
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=800,
         check=False,
     )
 
@@ -84,7 +83,7 @@ def test_a_small_study_of_growth_prints_a_table_and_writes_json(tmp_path: Path) 
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=800,
         check=False,
     )
 

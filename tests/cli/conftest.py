@@ -39,8 +39,9 @@ def terminal(monque: CommandLine) -> Iterator[Callable[..., Terminal]]:
         pytest.skip("pseudo-terminals are a thing of POSIX")
     opened: list[Terminal] = []
 
-    def open_terminal(*arguments: str) -> Terminal:
-        opened.append(Terminal([*COMMAND, *arguments], monque.environment, monque.directory))
+    def open_terminal(*arguments: str, columns: int = 120) -> Terminal:
+        command = [*COMMAND, *arguments]
+        opened.append(Terminal(command, monque.environment, monque.directory, columns))
         return opened[-1]
 
     yield open_terminal

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pymongo import AsyncMongoClient
 
-from monque_core import LocalMongo
+from monque_core import JobRetention, LocalMongo, Monque
 from monque_core.store.tasks.transitions import DIED
 from tests.support.stored import jobs_in
 from tests.support.task_records import META, declare, put_record
@@ -16,7 +16,6 @@ from tests.support.task_records import META, declare, put_record
 if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
 
-    from monque_core import Monque
     from tests.support.command_line import CommandLine, Ended
 
     Db = AsyncDatabase[dict[str, Any]]
@@ -197,3 +196,24 @@ async def test_tasks_without_any_worker_or_behind_the_changes_are_a_warning(
     assert levels(behind)["leader"] == "ok"
     assert "planning is 10m" in about(behind, "change streams")
     assert "behind the changes" in about(behind, "change streams")
+
+
+async def test_finished_jobs_that_pile_up_are_told(
+    monque: CommandLine, queue: Monque, db: Db
+) -> None:
+    await queue.enqueue("waiting", None)
+    told = await monque("doctor", "--json")
+    assert levels(told)["retention"] == "ok"
+    assert about(told, "retention").startswith("about 0 finished job(s) are stored")
+
+    await jobs_in(db).insert_many([{"status": "completed"} for _ in range(10_000)])
+    told = await monque("doctor", "--json")
+    assert told.code == 0
+    assert levels(told)["retention"] == "warning"
+    assert "about 10000 finished job(s) are stored, and none is ever deleted" in told.out
+    assert "set job_retention" in about(told, "retention")
+
+    await Monque(db, job_retention=JobRetention(completed=60)).initialize()
+    told = await monque("doctor", "--json")
+    assert levels(told)["retention"] == "ok"
+    assert about(told, "retention").startswith("finished jobs are deleted by their age")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from tests.support.terminal import Terminal
 
     Db = AsyncDatabase[dict[str, Any]]
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 async def put(db: Db, job: Job[Any], **fields: object) -> None:
@@ -49,7 +52,7 @@ class TestList:
         told = await monque("jobs", "list")
 
         heading, *rows = [line.split() for line in told.out.splitlines()]
-        assert heading == ["ID", "NAME", "STATUS", "DUE", "CREATED", "FAILS"]
+        assert heading == ["ID", "NAME", "STATUS", "DUE", "CREATED", "FAILS", "ERROR"]
         assert [row[:3] for row in rows] == [
             [str(second.id), "print", "pending"],
             [str(first.id), "mail", "pending"],
@@ -106,6 +109,22 @@ class TestList:
         found = [job["id"] for job in first["jobs"] + rest.json["jobs"]]
         assert found == [str(job.id) for job in jobs]
 
+    @pytest.mark.parametrize("columns", [80, 120, 200])
+    async def test_shows_errors_and_fits_the_terminal(
+        self, columns: int, db: Db, queue: Monque, terminal: Callable[..., Terminal]
+    ) -> None:
+        (job,) = await failed(db, queue, "nightly-import-of-everything")
+        await put(db, job, failReason="ValueError: no " + "x" * 300)
+
+        screen = terminal("jobs", "list", columns=columns)
+
+        assert screen.read_to_end() == 0, screen.output
+        heading, row = (line.rstrip() for line in COLOUR.sub("", screen.output).splitlines())
+        assert heading.endswith("FAILS  ERROR")
+        assert row.startswith(str(job.id))
+        assert "ValueError: no" in row
+        assert len(row) == columns
+
     async def test_says_so_if_there_is_none(self, monque: CommandLine) -> None:
         told = await monque("jobs", "list")
 
@@ -122,6 +141,48 @@ class TestShow:
         assert "fail_reason  ValueError: no" in told.out
         assert record["status"] == "failed"
         assert record["fail_count"] == 3
+
+    @pytest.mark.parametrize(
+        ("data", "expected"),
+        [
+            ({"to": None, "ok": True, "at": datetime(2030, 1, 31, tzinfo=UTC)},) * 2,
+            ("ada", "ada"),
+            ("5", "5"),
+            (5, 5),
+            (None, None),
+        ],
+    )
+    async def test_writes_data_as_json_that_enqueue_reads(
+        self, data: Any, expected: Any, monque: CommandLine, queue: Monque
+    ) -> None:
+        job = await queue.enqueue("mail", data)
+
+        lines = (await monque("jobs", "show", str(job.id))).out.splitlines()
+
+        (written,) = [line.removeprefix("data").strip() for line in lines if line[:4] == "data"]
+        again = await monque("enqueue", "mail", written, "--json")
+        found = await queue.get_job(again.json["id"])
+        assert found is not None
+        assert found.data == expected
+        assert "'" not in written
+        assert "None" not in written
+
+    async def test_escapes_what_an_exception_says(
+        self, db: Db, monque: CommandLine, queue: Monque
+    ) -> None:
+        (job,) = await failed(db, queue)
+        reason = "ValueError: \x1b[2J\rgone\nstatus  completed \u202e"
+        await put(db, job, failReason=reason)
+
+        shown = await monque("jobs", "show", str(job.id))
+        listed = await monque("jobs", "list")
+
+        escaped = r"ValueError: \x1b[2J\rgone\nstatus  completed \u202e"
+        assert f"fail_reason  {escaped}\n" in shown.out
+        assert listed.out.splitlines()[1].endswith(r"ValueError: \x1b[2J\rgone")
+        as_json = await monque("jobs", "show", str(job.id), "--json")
+        assert as_json.out.rstrip("\n").isprintable()
+        assert as_json.json["fail_reason"] == reason
 
     async def test_a_job_that_is_not_there_ends_with_1(self, monque: CommandLine) -> None:
         told = await monque("jobs", "show", "a" * 24)
@@ -149,6 +210,21 @@ class TestByIds:
 
         assert (await monque("jobs", "delete", str(job.id))).out == "1 job deleted\n"
         assert await queue.get_job(job.id) is None
+
+    async def test_cancelling_twice_has_nothing_to_do_the_second_time(
+        self, monque: CommandLine, queue: Monque
+    ) -> None:
+        first, second = await queue.enqueue_many("mail", range(2))
+        await monque("jobs", "cancel", str(first.id))
+
+        again = await monque("jobs", "cancel", str(first.id))
+        both = await monque("jobs", "cancel", str(first.id), str(second.id))
+        all_done = await monque("jobs", "cancel", str(first.id), "--json")
+
+        assert (again.code, again.out) == (0, "0 jobs cancelled\n")
+        assert again.err == f"job {first.id} was cancelled already\n"
+        assert (both.code, both.out) == (0, "1 job cancelled\n")
+        assert all_done.json == {"action": "cancel", "changed": 0, "refused": []}
 
     async def test_what_cannot_be_done_is_told_and_ends_with_1(
         self, db: Db, monque: CommandLine, queue: Monque

@@ -54,6 +54,15 @@ class TestHelp:
             assert f"\n  {command} " in told.out
         assert "3 no connection" in told.out
 
+    @pytest.mark.parametrize("group", [[], ["jobs"], ["reactive"]])
+    def test_sums_up_each_command_in_a_whole_sentence(self, group: list[str]) -> None:
+        told = CliRunner(env={"COLUMNS": "80"}).invoke(app, [*group, "--help"])
+
+        _, _, commands = told.output.partition("Commands:\n")
+        summaries = commands.partition("\n\n")[0].splitlines()
+        assert len(summaries) >= 4
+        assert all(line.endswith(".") and not line.endswith("...") for line in summaries)
+
     @pytest.mark.parametrize("command", COMMANDS)
     def test_of_each_command_has_examples_of_it(self, command: str) -> None:
         told = CliRunner().invoke(app, [*command.split(), "--help"], prog_name="monque")
@@ -154,7 +163,7 @@ class TestNoConnection:
     @pytest.mark.parametrize(
         "arguments",
         [["jobs", "list"], ["enqueue", "x"], ["doctor"], ["reactive", "reconcile", "x"]],
-        ids=" ".join,
+        ids=lambda arguments: ascii(" ".join(arguments)),
     )
     async def test_ends_with_3_and_one_line(
         self, arguments: list[str], monque: CommandLine
@@ -211,3 +220,47 @@ def main_in_process(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> En
         main()
     assert isinstance(end.value.code, int)
     return Ended(end.value.code, out.getvalue(), err.getvalue())
+
+
+# What is no UTF-8 on a command line, Python has as half of a surrogate pair.
+BROKEN = "a\udcff"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--collection", BROKEN, "stats"],
+        ["--database", BROKEN, "stats"],
+        ["stats", "--name", BROKEN],
+        ["enqueue", BROKEN],
+        ["enqueue", "mail", BROKEN],
+        ["enqueue", "mail", f'"{BROKEN}"'],
+        ["enqueue", "mail", "1", "--unique-key", BROKEN],
+        ["enqueue", "mail", "1", "--run-at", BROKEN],
+        ["schedule", BROKEN, "mail"],
+        ["schedule", "@daily", "mail", "--timezone", BROKEN],
+        ["jobs", "show", BROKEN],
+        ["jobs", "list", "--cursor", BROKEN],
+        ["reactive", "list", "--error", BROKEN],
+        ["reactive", "list", "--source-id", f'"{BROKEN}"'],
+        ["reactive", "reconcile", BROKEN],
+        ["worker", f"{BROKEN}:monque"],
+    ],
+    ids=lambda arguments: ascii(" ".join(arguments)),
+)
+async def test_what_is_no_utf_8_is_refused(arguments: list[str], monque: CommandLine) -> None:
+    told = await monque(*arguments)
+
+    assert told.code == 2
+    assert r"\udcff" in told.err
+
+
+async def test_a_terminal_of_another_encoding_does_not_end_a_command(
+    monque: CommandLine, queue: Monque
+) -> None:
+    await queue.enqueue("送信", None)
+
+    told = await monque("jobs", "list", PYTHONIOENCODING="latin-1")
+
+    assert told.code == 0
+    assert r"\u9001\u4fe1" in told.out

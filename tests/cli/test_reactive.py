@@ -11,6 +11,9 @@ import pytest
 from bson import ObjectId
 
 from monque_core.reactive import Fixed, ReactiveTask
+from monque_core.store.handle import Handle
+from monque_core.store.leases import Leases
+from monque_core.store.tasks.progress import LEADER
 from tests.support.task_records import META, declare, put_record
 
 if TYPE_CHECKING:
@@ -218,16 +221,50 @@ class TestReconcile:
     async def test_asks_the_leader(self, db: Db, monque: CommandLine) -> None:
         await declare(db)
         await db[META].update_one({"task": "invoice"}, {"$unset": {"reconcile": ""}})
+        await Leases(Handle(db).collection(META)).take(LEADER, "one", timedelta(minutes=5))
 
         told = await monque("reactive", "reconcile", "invoice")
 
-        assert (told.code, told.out) == (0, "the leader will examine all documents of invoice\n")
+        assert (told.code, told.err) == (0, "")
+        assert told.out == "the leader will examine all documents of invoice\n"
         task = await db[META].find_one({"task": "invoice"})
         assert task is not None
         assert task["reconcile"]["reason"] == "it was asked for"
+
+    async def test_without_a_leader_says_what_will_happen(
+        self, db: Db, monque: CommandLine
+    ) -> None:
+        await declare(db)
+
+        told = await monque("reactive", "reconcile", "invoice")
+
+        assert told.code == 0
+        assert told.out == "the next leader will examine all documents of invoice\n"
+        assert "no instance plans reactive tasks now; start a worker" in told.err
 
     async def test_ends_with_1_if_there_is_no_such_task(self, monque: CommandLine) -> None:
         told = await monque("reactive", "reconcile", "invoice")
 
         assert (told.code, told.out) == (1, "")
         assert "there is no reactive task 'invoice'" in told.err
+
+
+async def test_errors_are_shown_without_control_characters(db: Db, monque: CommandLine) -> None:
+    await declare(db)
+    await put_record(db, 1, status="failed", lastError="ValueError: \x1b[2J\nno")
+    await db[META].update_one({"task": "invoice"}, {"$set": {"error": "broken \x1b[2J\nno"}})
+
+    listed = await monque("reactive", "list")
+    counted = await monque("reactive", "stats")
+    doctor = await monque("doctor")
+
+    assert listed.out.splitlines()[1].endswith(r"ValueError: \x1b[2J")
+    assert r"invoice cannot be planned: broken \x1b[2J\nno" in counted.err.splitlines()
+    assert r"broken \x1b[2J\nno" in doctor.out
+
+
+async def test_code_is_no_id_of_a_document(monque: CommandLine) -> None:
+    told = await monque("reactive", "list", "--source-id", '{"$code": "1"}')
+
+    assert told.code == 2
+    assert "JavaScript code" in told.err

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from tests.support.stored import jobs_in, stored_jobs
 
@@ -43,6 +47,26 @@ class TestEnqueue:
         assert job.next_run_at - job.created_at == timedelta(hours=1)
         assert first.out.startswith(f"{job.id} mail is due at ")
         assert again.out == first.out.strip() + " (it was there already)\n"
+
+    async def test_a_text_without_quotes_is_refused_with_how_to_write_it(
+        self, db: Db, monque: CommandLine
+    ) -> None:
+        refused = await monque("enqueue", "mail", "it's ada")
+        assert refused.code == 2
+
+        (written,) = re.findall("for a text, write (.*)", refused.err)
+        (argument,) = shlex.split(written)
+        assert (await monque("enqueue", "mail", argument)).code == 0
+        (job,) = await stored_jobs(db)
+        assert job.data == "it's ada"
+
+    @pytest.mark.parametrize("text", ['{"to": ada}', "[1, 2", '"ada'])
+    async def test_other_json_that_is_broken_comes_with_an_example(
+        self, text: str, monque: CommandLine
+    ) -> None:
+        refused = await monque("enqueue", "mail", text)
+        assert (refused.code, "for a text" in refused.err) == (2, False)
+        assert """'{"to": "ada@example.com"}'""" in refused.err
 
     async def test_without_data_it_is_null(self, db: Db, monque: CommandLine) -> None:
         assert (await monque("enqueue", "clean-up")).code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -44,6 +45,16 @@ def test_a_time_is_read(text: str) -> None:
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter):
         times.instant(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["2030-01-31", "2030-01-31T09", "2030-01-31T09:00", "2030-01-31 09:00:30", "20300131"]
+)
+def test_a_time_without_a_zone_comes_with_one_that_is_accepted(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="has no time zone") as refused:
+        times.instant(text)
+    (advised,) = re.findall("write (.*) if it is UTC", str(refused.value))
+    assert times.instant(advised) == datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from monque_core import Job, Monque
     from tests.support.command_line import CommandLine
     from tests.support.terminal import Terminal
+
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 @asynccontextmanager
@@ -79,3 +82,30 @@ async def test_one_plain_look_without_a_terminal(
         "RUNNING",
         str(job.id),
     ]
+
+
+async def test_a_narrow_screen_shows_every_number_and_id_whole(
+    db: AsyncDatabase[dict[str, Any]], queue: Monque, terminal: Callable[..., Terminal]
+) -> None:
+    await declare(db, "invoice-of-every-order")
+    await put_record(db, 1, "invoice-of-every-order", status="failed")
+    async with busy(queue) as job:
+        await queue.enqueue_many("a[/b]-[red]-name-of-many-letters", range(1234))
+        screen = terminal("top", "--interval", "0.2", columns=80)
+        await asyncio.to_thread(screen.read_until, "0.0 jobs/s")
+        await asyncio.to_thread(screen.read_until, str(job.id))
+        screen.type("q")
+        code = await asyncio.to_thread(screen.read_to_end)
+
+    assert code == 0, screen.output
+    lines = CONTROL.sub("", screen.output.replace("\x1b[H", "\n")).splitlines()
+    assert max(map(len, lines)) <= 80
+    for row in (
+        r"pending 1,234   processing 1   completed 0   failed 0   cancelled 0",
+        r"NAME +PENDING +PROCESSING +COMPLETED +FAILED +(CANCELLED +)?AVERAGE +JOBS/S",
+        r"a\[/b\]-\[red\]\S*… +1234 +0 +0 +0 .*",
+        r"TASK +PENDING +PROCESSING +DIRTY +(COMPLETED +)?FAILED +LAG +PARKED +STATE",
+        r"invoice-of\S*… +0 +0 +0 .* 0 +\w+",
+        rf"{job.id} +long +\S+ +\S+ ago +\S+",
+    ):
+        assert any(re.fullmatch(row, line.strip()) for line in lines), (row, lines)

@@ -77,6 +77,35 @@ async def test_no_connection_ends_with_3(monque: CommandLine) -> None:
     assert "cannot be reached" in told.err
 
 
+_NEVER_CLOSED = """
+import asyncio
+from contextlib import asynccontextmanager
+
+import shop
+
+@asynccontextmanager
+async def make():
+    try:
+        yield shop.monque
+    finally:
+        # As PyMongo's client waits for a server that does not answer, but for ever.
+        await asyncio.Event().wait()
+"""
+
+
+async def test_an_application_that_does_not_close_in_time_is_left_as_it_is(
+    monque: CommandLine,
+) -> None:
+    (monque.directory / "slow.py").write_text(_NEVER_CLOSED, encoding="utf-8")
+
+    async with monque.start("worker", "slow:make") as worker:
+        await worker.hear(UP)
+        worker.signal(signal.SIGTERM)
+        await worker.hear("not closed after 5 s")
+        assert await worker.end() == 0, worker.output
+    assert "stopped" in worker.output
+
+
 class TestSignals:
     async def test_the_first_finishes_what_runs(
         self, monque: CommandLine, queue: Monque, db: Db

@@ -18,7 +18,7 @@ from tests.support.applications import application
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-quick = settings(derandomize=True, deadline=None, max_examples=100)
+quick = settings(max_examples=100)
 
 
 class Mailer: ...

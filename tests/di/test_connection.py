@@ -298,7 +298,7 @@ class TestBeanie:
         )
         async with lifespan(container):
             await container.service().enqueue("book", 3)
-            await container.service().monque.run_until_idle(timeout=20)
+            await container.service().monque.run_until_idle()
         assert [invoice.total async for invoice in Invoice.find_all()] == [3]
 
     async def test_by_one_that_is_not_is_told_to_initialise_it(self) -> None:
@@ -398,7 +398,7 @@ class TestAProviderOrFactory:
         await resolve_database(make)
         assert len(calls) == 1
 
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=50)
     @given(st.lists(st.sampled_from(["object", "function", "coroutine", "singleton"]), max_size=3))
     def test_may_give_another(self, wrappings: list[str]) -> None:
         with MongoClient[dict[str, Any]](NOWHERE, connect=False) as client:

@@ -638,7 +638,7 @@ class TestARestart:
         async def run(number: int) -> None:
             async with lifespan(app):
                 await app.monque.service().enqueue("note", number)
-                await app.monque.service().monque.run_until_idle(timeout=20)
+                await app.monque.service().monque.run_until_idle()
 
         for number in range(3):
             asyncio.run(run(number))
@@ -709,7 +709,7 @@ class TestACron:
         container = MonqueContainer(connection=providers.Object(db), jobs=[Kept])
         async with lifespan(container):
             await ran.reach(1)
-            await container.service().monque.run_until_idle(timeout=20)
+            await container.service().monque.run_until_idle()
             schedules = await container.service().get_schedules()
             views = await container.service().get_queue_view_summaries()
         assert ran == ["kept"]

@@ -19,7 +19,7 @@ from tests.support.samples import a_job
 if TYPE_CHECKING:
     from monque_core import Job
 
-quick = settings(derandomize=True, deadline=None, max_examples=20)
+quick = settings(max_examples=20)
 
 
 class Mailer:
@@ -43,6 +43,15 @@ async def test_a_decorated_class_is_tested_like_any_other() -> None:
     mailer = Mailer()
     assert await SendEmail(mailer).handle(a_job(data="ada@example.com")) == "sent"
     assert mailer.sent == ["ada@example.com"]
+
+
+def test_the_name_of_a_job_needs_no_keyword() -> None:
+    @job("send-letter", concurrency=2)
+    class SendLetter:
+        async def handle(self, job: Job[None]) -> None: ...
+
+    (declared,) = Registry([SendLetter]).jobs
+    assert (declared.name, declared.mark and declared.mark.concurrency) == ("send-letter", 2)
 
 
 def test_a_decorator_gives_back_the_very_class() -> None:
@@ -166,12 +175,12 @@ def test_a_method_has_one_job() -> None:
 
 @pytest.mark.parametrize("decorate", [job, cron])
 def test_parentheses_are_not_optional(decorate: Any) -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=rf'write @{decorate.__name__}\("'):
 
         @decorate
         class Bare: ...
 
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=rf'write @{decorate.__name__}\("'):
 
         @decorate  # type: ignore[untyped-decorator]  # it is both in turn
         async def handle(self: object, job: Job[None]) -> None: ...

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+from dependency_injector import containers, providers
 
 from monque_di import WiringError, job, job_controller, lifespan
 from monque_di.discovery import Discovery
@@ -287,6 +288,31 @@ async def test_packages_go_into_the_container(db: DB, package: Package) -> None:
     package.write("broken.py", "raise ValueError('in the module')")
     app = application(db, second=queue_on(db, packages=[package.name]))
     with pytest.raises(WiringError, match=r"broken cannot be imported: ValueError: in the module"):
+        async with lifespan(app):
+            pass
+
+
+@pytest.mark.parametrize("kind", [list, tuple, set])
+async def test_modules_go_into_a_nested_container(
+    db: DB, package: Package, kind: type[list[Any]]
+) -> None:
+    package.write("mail.py", job_code("mail"))
+    module = importlib.import_module(package.name)
+
+    class Inner(containers.DeclarativeContainer):
+        queue = queue_on(db, packages=kind([module]))
+
+    class Outer(containers.DeclarativeContainer):
+        inner = providers.Container(Inner)
+
+    for app in (Outer(), Outer()):
+        async with lifespan(app):
+            assert {worker.name for worker in app.inner.queue.service().monque._workers} == {"mail"}
+
+
+async def test_a_module_without_a_list_is_told_at_the_start(db: DB, package: Package) -> None:
+    app = application(db, second=queue_on(db, packages=importlib.import_module(package.name)))
+    with pytest.raises(WiringError, match="packages → a list is expected"):
         async with lifespan(app):
             pass
 

@@ -10,6 +10,7 @@ import pytest
 
 from monque_core import InvalidJobError, Job, Monque, MonqueError
 from monque_di import EnqueueOptions, JobHandler, cron, job, job_controller, lifespan
+from monque_di.enqueueing import job_name
 from tests.support.applications import application
 from tests.support.polling import NO_POLLS
 from tests.support.stored import stored, stored_jobs
@@ -151,7 +152,7 @@ async def test_a_subclass_stores_jobs_of_its_own_name_or_none(db: DB) -> None:
 
     monque = Monque(db, **NO_POLLS)
     await Louder.enqueue(monque, {"to": "ada"})
-    with pytest.raises(TypeError, match=r"Undecorated is no job: it needs a @job\(name=…\)"):
+    with pytest.raises(TypeError, match=r'Undecorated is no job: it needs a @job\("…"\)'):
         await Undecorated.enqueue(monque, {"to": "ada"})
     assert [job.name for job in await stored_jobs(db)] == ["louder"]
 
@@ -173,3 +174,39 @@ async def test_what_the_queue_refuses_is_refused(db: DB) -> None:
     service = application(db).monque.service()
     with pytest.raises(MonqueError, match="Monque is not started"):
         await SendEmail.enqueue(service, {"to": "ada"})
+
+
+def test_a_class_knows_the_name_of_its_job() -> None:
+    @job("plain")
+    class Plain: ...
+
+    @job("letter")
+    class SendLetter(SendEmail): ...
+
+    @cron("@daily", name="daily")
+    class Daily: ...
+
+    classes: list[Any] = [SendEmail, SendLetter, Plain, Daily]
+    assert [each.job_name for each in classes] == ["send-email", "letter", "plain", "daily"]
+    assert SendLetter().job_name == "letter"
+
+
+def test_an_attribute_of_that_name_is_left_alone() -> None:
+    @job("other")
+    class Named(JobHandler[None]):
+        job_name = "mine"  # type: ignore[assignment]  # it is theirs
+
+    @job("free")
+    class Free:
+        name = "also mine"
+
+    assert (Named.job_name, job_name(Named)) == ("mine", "other")
+    assert Free.name == "also mine"
+
+
+def test_a_class_that_is_no_job_has_no_name() -> None:
+    class Undecorated(SendEmail): ...
+
+    assert not hasattr(JobHandler, "job_name")
+    with pytest.raises(AttributeError, match=r'Undecorated is no job: it needs a @job\("…"\)'):
+        _ = Undecorated.job_name

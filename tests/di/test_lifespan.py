@@ -417,7 +417,7 @@ class TestRun:
         running = asyncio.create_task(run(office.app))
         await office.journal.reach(3)
         _receive(signal.SIGTERM)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             await running
         assert sorted(office.journal[3:]) == ["cache closes", "pool closes"]
         assert not leftovers.tasks

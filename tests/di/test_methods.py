@@ -111,10 +111,10 @@ def test_on_the_class_it_looks_like_the_method() -> None:
 
 
 def test_on_the_class_it_knows_its_full_name() -> None:
-    assert Billing.charge.name == "billing.charge"
-    assert Billing.close_month.name == "billing.close-month"
-    assert Wholesale.charge.name == "wholesale.charge"
-    assert Wholesale.close_month.name == "wholesale.close-month"
+    assert Billing.charge.job_name == "billing.charge"
+    assert Billing.close_month.job_name == "billing.close-month"
+    assert Wholesale.charge.job_name == "wholesale.charge"
+    assert Wholesale.close_month.job_name == "wholesale.close-month"
 
 
 def test_without_a_controller_or_a_name_it_is_no_job() -> None:
@@ -127,7 +127,7 @@ def test_without_a_controller_or_a_name_it_is_no_job() -> None:
 
     for method in (Undecorated.charge, Unnamed.tick):
         with pytest.raises(TypeError, match=r"is no job: it needs a name, and its class needs"):
-            _ = method.name
+            _ = method.job_name
 
 
 def test_a_name_without_a_namespace_stays_as_it_is() -> None:
@@ -136,7 +136,7 @@ def test_a_name_without_a_namespace_stays_as_it_is() -> None:
         @job(name="tick")
         async def tick(self, job: Job[None]) -> None: ...
 
-    assert Bare.tick.name == "tick"
+    assert Bare.tick.job_name == "tick"
 
 
 def test_a_controller_and_what_it_is_bound_to_can_be_pickled_and_copied() -> None:
@@ -154,14 +154,14 @@ def test_a_job_of_a_controller_can_be_pickled_and_copied() -> None:
         copy.copy(Billing.charge),
         copy.deepcopy(Billing.charge),
     ):
-        assert again.name == "billing.charge"
+        assert again.job_name == "billing.charge"
         assert again.owner is Billing
 
 
 async def test_a_mock_in_its_place_is_taken_away_again() -> None:
     with mock.patch.object(Billing, "charge", mock.AsyncMock(return_value="mocked")):
         assert await Billing(Ledger()).charge(a_job()) == "mocked"
-    assert Billing.charge.name == "billing.charge"
+    assert Billing.charge.job_name == "billing.charge"
     assert await Billing(Ledger()).charge(a_job(data="ada")) == "charged"
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     DB = AsyncDatabase[dict[str, Any]]
 
-quick = settings(derandomize=True, deadline=None, max_examples=100)
+quick = settings(max_examples=100)
 
 
 class Base:

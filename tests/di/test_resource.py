@@ -307,7 +307,7 @@ class TestWithBareInitAndShutdown:
             watcher = providers.Resource(poll, outbox=providers.Callable(lambda it: it, outbox))
 
         app: Any = App()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             await app.init_resources()
         assert (await app.poller()).monque is app.monque.service().monque
         assert await db["monque_jobs"].count_documents({}) == 2

@@ -472,7 +472,7 @@ class TestTheEnd:
         may_end = threading.Event()
 
         def wait_in_a_thread(session: Session) -> None:
-            may_end.wait(20)
+            may_end.wait(120)
             assert session.is_open, "a thread keeps its scope until it returns"
 
         work = a_worker(app, kind, forever, wait_in_a_thread)
@@ -505,7 +505,7 @@ class TestTheEnd:
             seen_open.append(session.is_open)
 
         def wait_in_a_thread(session: Session) -> None:
-            may_end.wait(20)
+            may_end.wait(120)
             seen_open.append(session.is_open)
 
         work = a_worker(app, kind, wait, wait_in_a_thread)
@@ -548,7 +548,7 @@ class TestTheEnd:
         late: Tally[Any] = Tally()
 
         def wait_in_a_thread(session: Session) -> None:
-            may_end.wait(20)
+            may_end.wait(120)
             try:
                 other()
             except MonqueError as error:
@@ -574,7 +574,7 @@ class TestTheEnd:
 
         def hold() -> None:
             opening.add("opening")
-            may_open.wait(20)
+            may_open.wait(120)
 
         lazy = RunScoped(app.sessions.factory("sync generator", "lazy", opening=hold))
         app.add(lazy=lazy)
@@ -792,7 +792,7 @@ class TestTwoHundredRuns:
     async def test_in_threads_never_share(self, app: Application) -> None:
         app.add_session("sync generator")
         app.add(lazy=RunScoped(app.sessions.factory("sync manager", "lazy")))
-        all_here = threading.Barrier(200, timeout=30)
+        all_here = threading.Barrier(200, timeout=120)
         kept: dict[int, tuple[Session, Session]] = {}
 
         @job(name="meeting", concurrency=200)
@@ -846,7 +846,7 @@ class TestTwoHundredRuns:
             threads = threading.active_count()
             for name in ("async", "plain"):
                 await app.monque.enqueue_many(name, range(200))
-            await app.monque.run_until_idle(timeout=40)
+            await app.monque.run_until_idle()
             assert await count_by_status(app.db) == {"completed": 320, "failed": 80}
             assert len(app.sessions) == 800
             assert not app.sessions.open

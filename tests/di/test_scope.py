@@ -195,7 +195,7 @@ class TestOpening:
         self, sessions: Sessions, shape: str
     ) -> None:
         # The default executor has at least five threads.
-        all_here = threading.Barrier(4, timeout=20)
+        all_here = threading.Barrier(4, timeout=120)
         never = threading.Event()
 
         def hold() -> None:
@@ -649,7 +649,7 @@ class TestClosing:
         assert not sessions.open
         assert not caplog.records
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(
         shapes=st.lists(st.sampled_from(SHAPES), max_size=6),
         failing=st.sets(st.integers(0, 5)),
@@ -706,7 +706,7 @@ class TestClosing:
             assert end == "done"
         assert not tasks_of_tenants()
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(graph=graphs(), ending=st.sampled_from(["returns", "raises"]))
     async def test_of_a_graph_leaves_open_what_others_still_draw_from(
         self, graph: list[tuple[str, set[int]]], ending: str
@@ -1177,7 +1177,7 @@ class TestOutsideARun:
         may_ask = threading.Event()
 
         def ask_late() -> None:
-            may_ask.wait(20)
+            may_ask.wait(120)
             with pytest.raises(MonqueError, match=r"'send-email' has ended"):
                 session()
 
@@ -1197,7 +1197,7 @@ class TestOutsideARun:
 
         def hold() -> None:
             opening.add("opening")
-            may_open.wait(20)
+            may_open.wait(120)
 
         session = RunScoped(sessions.factory(shape, opening=hold))
 
@@ -1334,7 +1334,7 @@ class TestConcurrency:
 
         async def call() -> Session:
             own = await given_by(graph)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(120):
                 await all_here.wait()
             again = await given_by(graph)
             session, inner = own.parts
@@ -1354,7 +1354,7 @@ class TestConcurrency:
         self, sessions: Sessions, shape: str
     ) -> None:
         session = RunScoped(sessions.factory(shape), providers.Callable(current_job))
-        all_here = threading.Barrier(200, timeout=30)
+        all_here = threading.Barrier(200, timeout=120)
         kept: dict[str, Session] = {}
 
         def handle() -> None:
@@ -1378,7 +1378,7 @@ class TestConcurrency:
             thread.join()
 
         runs = [run(in_thread, a_job(name=f"job-{number}")) for number in range(200)]
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(120):
             await asyncio.gather(*runs)
         assert len(set(kept.values())) == len(kept) == 200
         assert not sessions.open

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from monque_core.local.node import Node
 
-OF_THE_LIFECYCLE = {"initialize", "start", "stop", "run", "run_until_idle"}
+OF_THE_LIFECYCLE = {"initialize", "start", "stop", "run"}
 """What the container does, and no one else."""
 
 FORWARDED = sorted(
@@ -298,7 +298,7 @@ class TestHealth:
                     await service.enqueue("send", 1)
                 assert service.is_healthy is False
                 node.start() if how == "killed" else node.resume()
-                await eventually(lambda: _stores(service), seconds=40)
+                await eventually(lambda: _stores(service))
                 assert service.is_healthy is True
         assert not leftovers.tasks
         assert not leftovers.threads
@@ -317,7 +317,7 @@ class TestHealth:
                 node.kill()
                 await eventually(lambda: service.is_healthy is False)
                 node.start()
-                await eventually(lambda: service.is_healthy is True, seconds=40)
+                await eventually(lambda: service.is_healthy is True)
 
 
 async def _called(service: MonqueService, name: str) -> Any:

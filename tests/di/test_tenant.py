@@ -154,7 +154,7 @@ class TestOpening:
 
         tenant = Tenant[str](Odd() if source == "manager" else make())
         with pytest.raises(RuntimeError, match="StopIteration") as raised:
-            await asyncio.wait_for(asyncio.create_task(_ask(tenant)), 20)
+            await asyncio.wait_for(asyncio.create_task(_ask(tenant)), 120)
         assert "over" in f"{raised.value} {raised.value.__cause__}"
         await tenant.close(None)
 

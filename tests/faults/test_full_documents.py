@@ -73,7 +73,7 @@ async def test_a_job_without_room_for_a_claim_is_set_aside_and_its_neighbours_ru
     await monque.enqueue_many("work", ["one", "two", "three"])
     async with monque:
         await happenings.reach("job:complete", 3)
-        await monque.run_until_idle(timeout=20)
+        await monque.run_until_idle()
 
     assert sorted(ran) == ["one", "three", "two"]
     errors = [event.error for event in happenings.of("job:error")]

@@ -108,7 +108,7 @@ async def test_garbage_is_set_aside_once_and_innocent_jobs_beside_it_run(
         # Another round of looks and recoveries finds nothing more to complain of.
         await monque.enqueue("work", "the last one")
         await happenings.reach("job:complete", 6)
-        await monque.run_until_idle(timeout=20)
+        await monque.run_until_idle()
 
     assert "garbage" not in ran
     assert len(ran) == 6
@@ -152,7 +152,7 @@ async def test_among_several_instances_each_is_told_by_one(
             )
 
         await eventually(is_over)
-        await instances[0].run_until_idle(timeout=20)
+        await instances[0].run_until_idle()
 
     errors = [event.error for one in heard for event in one.of("job:error")]
     assert all(isinstance(error, InvalidJobError) for error in errors)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,9 +19,6 @@ if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
 
     from tests.support.proxy import Proxy
-
-SOON = 15.0
-"""Seconds within which a stop must be over, whatever the database does; a hang takes longer."""
 
 
 async def do_nothing(job: Job[Any]) -> None: ...
@@ -65,8 +61,7 @@ async def test_a_stop_that_cannot_wait_leaves_no_claim_that_nobody_runs(
     stopping = asyncio.create_task(monque.stop(timeout=0))
     await asyncio.sleep(0.1)
     fault.release()
-    async with asyncio.timeout(SOON):
-        await stopping
+    await stopping
 
     jobs = await stored_jobs(db)
     assert [(job.status, job.claims) for job in jobs] == [("pending", 0)] * 10
@@ -104,9 +99,8 @@ async def test_stop_gives_up_on_an_outcome_that_is_never_confirmed(
     async with monque:
         job = await monque.enqueue("work", 1)
         await fault.strikes()
-        began = time.monotonic()
+        # It returns although the reply comes only after it.
         await monque.stop(timeout=0.2)
-        assert time.monotonic() - began < SOON
         fault.release()
 
     (told,) = happenings.of("job:error")
@@ -125,12 +119,10 @@ async def test_stop_does_not_wait_for_a_stream_that_is_still_connecting(
     fault = proxy.strike("hold reply", opens_stream)
     await monque.start()
     await fault.strikes()
-    began = time.monotonic()
+    # It returns although the reply comes only after it.
     await monque.stop()
-    took = time.monotonic() - began
     fault.release()
 
-    assert took < SOON
     assert not leftovers.tasks
     assert "changestream:connected" not in happenings.names
     assert not happenings.of("job:error")

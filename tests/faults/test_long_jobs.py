@@ -70,7 +70,7 @@ async def test_a_job_longer_than_the_lock_timeout_is_not_stolen_while_its_proces
             stolen += await recover_like_node(db)
         may_end.set()
         for instance in instances:
-            await instance.run_until_idle(timeout=20)
+            await instance.run_until_idle()
 
     assert stolen == 0
     assert sorted(runs) == [("coroutine", "long"), ("function", "long")]

@@ -178,7 +178,7 @@ async def test_without_a_listener_all_of_it_is_logged(
     monque = Monque(db, max_retries=1, **NO_POLLS)
     register(monque, "coroutine")
     await monque.enqueue_many("raise", [*LOGGABLE, "recursion"])
-    await monque.run_until_idle(timeout=20)
+    await monque.run_until_idle()
 
     assert await count_by_status(db) == {"failed": len(LOGGABLE) + 1}
     assert {record.name for record in caplog.records} == {"monque"}
@@ -228,7 +228,7 @@ async def test_what_a_thread_raises_after_stop_gave_up_on_it_is_nobody_s_complai
 
     @monque.worker("stubborn")
     def wait(job: Job[None]) -> None:
-        may_end.wait(20)
+        may_end.wait(120)
         has_ended.set()
         raise ValueError("too late")
 
@@ -237,7 +237,7 @@ async def test_what_a_thread_raises_after_stop_gave_up_on_it_is_nobody_s_complai
     await happenings.reach("job:start")
     await monque.stop(timeout=0)
     may_end.set()
-    await asyncio.to_thread(has_ended.wait, 20)
+    await asyncio.to_thread(has_ended.wait, 120)
     # For the thread to hand over what it has raised.
     await asyncio.sleep(0.1)
     gc.collect()

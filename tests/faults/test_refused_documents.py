@@ -68,7 +68,7 @@ async def test_a_job_that_cannot_be_claimed_is_told_once_and_its_neighbours_run(
         for number in range(4):
             await monque.enqueue("work", "later")
             await happenings.reach("job:complete", 4 + number)
-        await monque.run_until_idle(timeout=20)
+        await monque.run_until_idle()
 
     errors = [event.error for event in happenings.of("job:error")]
     assert [type(error) for error in errors] == [InvalidJobError] * 2

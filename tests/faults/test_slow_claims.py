@@ -10,6 +10,7 @@ import pytest
 from bson import ObjectId
 
 from monque_core import Job, Monque
+from monque_core.testing import MovableClock
 from tests.support.steps import claims, claims_together
 from tests.support.stored import jobs_in, stored_jobs
 from tests.support.tally import Tally
@@ -27,6 +28,10 @@ PATIENT: dict[str, Any] = {"heartbeat_interval": 600, "lock_timeout": 7200}
 
 def claims_alone(command: Mapping[str, Any]) -> bool:
     return claims(command) and not claims_together(command)
+
+
+def reads_back(command: Mapping[str, Any]) -> bool:
+    return "find" in command and "claimToken" in command["filter"]
 
 
 async def store_with_one_recovered(monque: Monque, db: AsyncDatabase[dict[str, Any]]) -> None:
@@ -81,6 +86,32 @@ async def test_a_stop_soon_after_a_lost_reply_hands_back_what_came_late(
     assert started == ["first"]
 
 
+@pytest.mark.parametrize("proxied_db", ["async"], indirect=True)
+@pytest.mark.parametrize("count", [1, 5], ids=["single", "batch"])
+async def test_a_claim_whose_stamp_is_old_when_the_reply_comes_is_read_back_first(
+    proxied_db: Any, proxy: Proxy, db: AsyncDatabase[dict[str, Any]], count: int
+) -> None:
+    clock = MovableClock()
+    monque = Monque(proxied_db, clock=clock, **PATIENT, recover_stale_jobs=False)
+    ran = Tally[str]()
+
+    @monque.worker("work", concurrency=5)
+    async def note(job: Job[str]) -> None:
+        ran.add(job.data)
+
+    await monque.enqueue_many("work", ["first"] * count)
+    fault = proxy.strike("hold reply", claims if count == 1 else reads_back)
+    async with monque:
+        await fault.strikes()
+        clock.advance(PATIENT["heartbeat_interval"] + 1)
+        another = {"claimedBy": "another", "claimToken": ObjectId()}
+        await jobs_in(db).update_many({"status": "processing"}, {"$set": another})
+        fault.release()
+        await monque.enqueue("work", "second")
+        await ran.reach(1)
+        assert ran == ["second"]
+
+
 @pytest.mark.parametrize("count", [1, 5], ids=["single", "batch"])
 async def test_a_claim_whose_reply_took_too_long_is_not_run_if_another_has_it_by_then(
     proxied_db: Any, proxy: Proxy, db: AsyncDatabase[dict[str, Any]], count: int
@@ -97,9 +128,6 @@ async def test_a_claim_whose_reply_took_too_long_is_not_run_if_another_has_it_by
     @monque.worker("work")
     async def note(job: Job[str]) -> None:
         ran.add(job.data)
-
-    def reads_back(command: Mapping[str, Any]) -> bool:
-        return "find" in command and "claimToken" in command["filter"]
 
     await monque.enqueue_many("work", ["first"] * count)
     fault = proxy.strike("hold reply", claims if count == 1 else reads_back)

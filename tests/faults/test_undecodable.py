@@ -67,7 +67,7 @@ async def test_they_are_set_aside_once_and_their_neighbours_run(
     await monque.enqueue_many("work", ["one", "two", "three"])
     async with monque:
         await happenings.reach("job:complete", 3)
-        await monque.run_until_idle(timeout=20)
+        await monque.run_until_idle()
 
     assert sorted(ran) == ["one", "three", "two"]
     errors = [event.error for event in happenings.of("job:error")]

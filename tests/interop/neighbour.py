@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from bson import json_util
 
+from tests.support.patience import PATIENCE
 from tests.support.tally import Tally
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from types import TracebackType
 
     from monque_core.jobs.job import AnyJob
@@ -25,17 +27,27 @@ _PROGRAM = Path(__file__).with_name("node") / "program.cjs"
 _LONGEST_LINE = 1 << 20
 _EXACT = json_util.CANONICAL_JSON_OPTIONS.with_options(tz_aware=True, tzinfo=UTC)
 _OPTIONS = {
-    "instanceId": "node",
+    "schedulerInstanceId": "node",
     "heartbeatInterval": 30_000,
     "lockTimeout": 1_800_000,
     "maxRetries": 10,
     "baseRetryInterval": 1_000,
+    "shutdownTimeout": 30_000,
+    # Seconds by default, since wake-ups come by a change stream; workers are registered late here.
+    "safetyPollInterval": 100,
     "exact": False,
 }
 
 
+class NeighbourError(Exception):
+    """What a call in Node has thrown."""
+
+
 class Neighbour:
-    """A process of Node; its options have the names and defaults of `@monque/core`."""
+    """A process of Node; its options are those of `@monque/core`, nearly all as by default.
+
+    It runs a stand-in for the package, unless `MONQUE_CORE` has the path of the real one.
+    """
 
     def __init__(self, modules: Path, uri: str, database: str, **options: object) -> None:
         assert options.keys() <= _OPTIONS.keys()
@@ -54,14 +66,21 @@ class Neighbour:
             _PROGRAM,
             json.dumps(self._settings),
             # Schedules without a time zone are UTC; JavaScript takes them for local time.
-            env={"NODE_PATH": str(self._modules), "TZ": "UTC", "PATH": os.environ["PATH"]},
+            env={
+                "NODE_PATH": str(self._modules),
+                "TZ": "UTC",
+                "PATH": os.environ["PATH"],
+                "MONQUE_CORE": os.environ.get("MONQUE_CORE", ""),
+            },
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=_LONGEST_LINE,
         )
         self._reader = asyncio.create_task(self._read(self._process))
-        (ready,) = await self.hear("ready")
-        self.recovered = ready["recovered"]
+        await self.said.wait_until(lambda: bool(self.of("ready") or self.of("refused")))
+        for refusal in self.of("refused"):
+            raise NeighbourError(refusal["error"])
+        self.recovered = self.of("ready")[0]["recovered"]
         return self
 
     async def __aexit__(
@@ -86,6 +105,18 @@ class Neighbour:
         """Let it run the jobs of a name; its handlers are `quick`, `fails` and `waits`."""
         await self._ask("work", name=name, handler=handler, concurrency=concurrency)
 
+    async def retry(self, job: AnyJob) -> dict[str, Any]:
+        """Let it make a job pending that failed or was cancelled; return the document."""
+        return await self._ask("retry", id=job.id)
+
+    async def stop(self) -> None:
+        """Let it begin to stop, which ends with its runs."""
+        await self._ask("stop")
+
+    async def ticks(self, cron: str, after: datetime, count: int) -> list[datetime]:
+        """Return when an expression fires in UTC, by the parser that Node uses."""
+        return cast("list[datetime]", await self._ask("ticks", cron=cron, after=after, count=count))
+
     async def let_runs_end(self) -> None:
         """Let the runs end that wait."""
         await self._ask("end")
@@ -94,7 +125,9 @@ class Neighbour:
         """Give what it said of one kind."""
         return [line for line in self.said if line["what"] == what]
 
-    async def hear(self, what: str, count: int = 1, seconds: float = 20) -> list[dict[str, Any]]:
+    async def hear(
+        self, what: str, count: int = 1, seconds: float = PATIENCE
+    ) -> list[dict[str, Any]]:
         """Wait until it has said something so often."""
         await self.said.wait_until(lambda: len(self.of(what)) >= count, seconds)
         return self.of(what)
@@ -141,7 +174,8 @@ class Neighbour:
 
         await self.said.wait_until(is_answered)
         (reply,) = replies
-        assert "error" not in reply, reply["error"]
+        if "error" in reply:
+            raise NeighbourError(reply["error"])
         return cast("dict[str, Any]", reply["value"])
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:

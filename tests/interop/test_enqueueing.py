@@ -80,7 +80,7 @@ async def test_node_runs_what_python_enqueues_and_leaves_what_it_does_not_know(
     assert (await stored(db, later)).status == JobStatus.PENDING
 
 
-async def test_a_job_that_node_failed_is_tried_again_by_python_after_the_same_backoff(
+async def test_a_job_that_node_failed_is_tried_again_by_python_after_about_the_same_backoff(
     neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     await neighbour.work("greet", "fails")
@@ -91,8 +91,8 @@ async def test_a_job_that_node_failed_is_tried_again_by_python_after_the_same_ba
     failed = await stored(db, job)
     assert (failed.status, failed.fail_count) == (JobStatus.PENDING, 1)
     assert failed.fail_reason == 'no luck with "Ada"'
-    # Node looks at its clock once for each of the two.
-    assert round((failed.next_run_at - failed.updated_at) / timedelta(seconds=1)) == 2
+    # Two seconds, and up to a quarter of that more or less.
+    assert 1.4 <= (failed.next_run_at - failed.updated_at) / timedelta(seconds=1) <= 2.6
 
     await neighbour.kill()
     await monque.reschedule_job(job.id, failed.created_at)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from monque_core import JobStatus, Monque
+import pytest
+
+from monque_core import InvalidJobError, JobStatus, Monque
+from tests.interop.neighbour import NeighbourError
 from tests.support.stored import jobs_in, stored
 
 if TYPE_CHECKING:
@@ -42,10 +45,15 @@ async def test_both_sides_at_once_make_one_job_per_key(
                 *(monque.enqueue("sync", number, unique_key=key) for number in range(_CALLS))
             ),
             asyncio.gather(
-                *(neighbour.enqueue("sync", number, uniqueKey=key) for number in range(_CALLS))
+                *(neighbour.enqueue("sync", number, uniqueKey=key) for number in range(_CALLS)),
+                return_exceptions=True,
             ),
         )
-        assert len({job.id for job in of_python} | {job["_id"] for job in of_node}) == 1
+        # Of calls at the same moment, Node may refuse some: it does not send them again.
+        refused = [result for result in of_node if isinstance(result, BaseException)]
+        assert all("E11000" in str(error) for error in refused)
+        stored_by_node = {result["_id"] for result in of_node if isinstance(result, dict)}
+        assert len({job.id for job in of_python} | stored_by_node) == 1
 
     assert await jobs_in(db).count_documents({}) == 3
 
@@ -65,3 +73,30 @@ async def test_a_key_is_free_again_when_the_other_side_has_run_its_job(
     assert not second.deduplicated
     assert len({first.id, second.id, third["_id"]}) == 3
     assert (await stored(db, first)).status == JobStatus.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("\ufeffsync", "key"),
+        ("🐟" * 128, "key"),
+        ("sync", "🐟" * 513),
+        ("sync", "\ufeff"),
+        ("x" * 256, "key"),
+    ],
+)
+async def test_names_and_keys_that_node_refuses_are_refused_here(
+    neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]], name: str, key: str
+) -> None:
+    with pytest.raises(NeighbourError):
+        await neighbour.enqueue(name, None, uniqueKey=key)
+    with pytest.raises(InvalidJobError):
+        await Monque(db).enqueue(name, None, unique_key=key)
+
+
+async def test_the_longest_names_and_keys_are_accepted_by_both(
+    neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    name, key = "🐟" * 127, "🐟" * 512
+    of_node = await neighbour.enqueue(name, None, uniqueKey=key)
+    assert (await Monque(db).enqueue(name, None, unique_key=key)).id == of_node["_id"]

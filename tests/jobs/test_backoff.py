@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from monque_core.jobs.backoff import backoff_delay
 
 DAY = timedelta(days=1)
-quick = settings(derandomize=True, deadline=None, max_examples=200)
+quick = settings(max_examples=200)
 durations = st.timedeltas(timedelta.resolution, timedelta(days=36_500))
 
 

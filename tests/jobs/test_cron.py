@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from functools import cache
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -16,11 +18,31 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from monque_core.errors import InvalidCronError, InvalidJobError
-from monque_core.jobs.cron import check_cron, next_cron_run
+from monque_core.jobs.cron import canonical_cron, check_cron, next_cron_run
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
-quick = settings(derandomize=True, deadline=None, max_examples=150)
+NODE = json.loads((Path(__file__).parent / "data" / "cron_parser.json").read_text("utf-8"))
+REWRITTEN = {
+    " @daily": "@daily",
+    "0 9 * * 0,7": "0 9 * * 0",
+    "0 9 * * 0-6,7": "0 9 * * 0-6",
+    "0 9 * * fri-sun": "0 9 * * 0,5-6",
+    "0 9 * * 5-0": "0 9 * * 0,5-6",
+    "0 9 * * 1,mon": "0 9 * * 1",
+    "5,5 * * * *": "5 * * * *",
+    "*,5 * * * *": "* * * * *",
+    "5,* * * * *": "5,0-4,6-59 * * * *",
+    "*/2,4 * * * *": "*/2 * * * *",
+    "0 */2,4 * * *": "0 */2 * * *",
+    "1-5,3-8 * * * *": "1-5,6-8 * * * *",
+    "0 0 1,L,L * *": "0 0 1,L * *",
+    "0 0 * * 5L,friL": "0 0 * * 5L",
+    "0 0 */2,1 * 1": "0 0 */2 * 1",
+    "0 0 * * *,1": "0 0 * * *",
+}
+"""What Node refuses for a value that is named twice, and how it is stored instead."""
+quick = settings(max_examples=150)
 
 
 def utc(text: str) -> datetime:
@@ -222,6 +244,41 @@ class TestClockBack:
         assert runs("10 * 25 10 *", "2026-10-25 00:50", 1, "Europe/Berlin") == ["10-25 01:10"]
 
 
+class TestSeconds:
+    """Berlin skips an hour at 2026-03-29 01:00 UTC, and repeats one before 2026-10-25 02:00 UTC."""
+
+    def _instants(self, cron: str, after: str, count: int) -> list[str]:
+        instants = [utc(after)]
+        for _ in range(count):
+            instants.append(next_cron_run(cron, instants[-1], "Europe/Berlin"))
+        return [instant.strftime("%d %H:%M:%S") for instant in instants[1:]]
+
+    def test_a_skipped_second_runs_once_after_the_gap(self) -> None:
+        assert self._instants("*/30 30 2 * * *", "2026-03-28 12:00", 2) == [
+            *("29 01:00:00", "30 00:30:00"),
+        ]
+
+    def test_a_repeated_second_runs_once(self) -> None:
+        assert self._instants("*/30 30 2 * * *", "2026-10-24 22:00", 3) == [
+            *("25 00:30:00", "25 00:30:30", "26 01:30:00"),
+        ]
+        assert self._instants("* * 2 * * *", "2026-10-25 01:10:10", 1) == ["26 01:00:00"]
+
+    @pytest.mark.parametrize("start", ["2026-03-29 00:59:55", "2026-10-25 00:59:55"])
+    def test_a_starred_hour_follows_real_time(self, start: str) -> None:
+        instant = utc(start)
+        for _ in range(10):
+            later = next_cron_run("* * * * * *", instant, "Europe/Berlin")
+            assert later - instant == timedelta(seconds=1)
+            instant = later
+
+    def test_a_question_mark_in_the_hours_is_a_star(self) -> None:
+        for start in ("2026-03-28 23:00", "2026-10-24 23:00"):
+            assert runs("30 ? * * *", start, 5, "Europe/Berlin") == (
+                runs("30 * * * *", start, 5, "Europe/Berlin")
+            )
+
+
 @dataclass(frozen=True)
 class Expression:
     """An expression together with what it means, built without reading cron."""
@@ -282,6 +339,9 @@ def expressions(draw: st.DrawFn) -> Expression:
     for low, high in ((1, 31), (1, 12), (0, 6)):
         if every_day:
             parts.append(("*", frozenset(range(low, high + 1))))
+        elif high == 6:
+            text, weekdays = draw(fields(low, 7))
+            parts.append((text, frozenset(weekday % 7 for weekday in weekdays)))
         else:
             parts.append(draw(fields(low, high)))
     texts, values = zip(*parts, strict=True)
@@ -415,29 +475,72 @@ class TestEveryExpression:
                 assert next_cron_run(cron, utc("2026-01-01")) > utc("2026-01-01")
 
 
+class TestNode:
+    """What cron-parser, by which `@monque/core` reads schedules, makes of expressions."""
+
+    @pytest.mark.parametrize("cron", NODE["ticks"])
+    def test_what_node_accepts_fires_when_it_does_in_node(self, cron: str) -> None:
+        for after, expected in NODE["ticks"][cron].items():
+            instants = [datetime.fromisoformat(after)]
+            for _ in expected:
+                instants.append(next_cron_run(cron, instants[-1]))
+            assert instants[1:] == [datetime.fromisoformat(tick) for tick in expected]
+
+    @pytest.mark.parametrize("cron", [cron for cron in NODE["refused"] if cron not in REWRITTEN])
+    def test_what_node_refuses_is_refused(self, cron: str) -> None:
+        with pytest.raises(InvalidCronError):
+            check_cron(cron)
+
+    @pytest.mark.parametrize(("cron", "stored"), REWRITTEN.items())
+    def test_what_only_node_refuses_is_stored_as_node_accepts_it(
+        self, cron: str, stored: str
+    ) -> None:
+        assert cron in NODE["refused"]
+        assert canonical_cron(cron) == canonical_cron(stored) == stored
+        for start in range(0, 400, 3):
+            after = utc("2026-01-01") + timedelta(days=start, hours=start)
+            assert next_cron_run(cron, after) == next_cron_run(stored, after)
+
+    @pytest.mark.parametrize(
+        "cron", [cron for cron in NODE["ticks"] if len(cron.split()) >= 5 or "@" in cron]
+    )
+    def test_what_node_accepts_is_stored_as_it_is_but_for_white_space(self, cron: str) -> None:
+        assert canonical_cron(cron) == " ".join(cron.split())
+
+    @pytest.mark.parametrize(
+        ("cron", "stored"),
+        [("0 9 * *", "* 0 9 * *"), ("5", "* * * * 5"), ("1#1", "* * * * 1#1")],
+    )
+    def test_fields_that_were_left_out_are_stored_as_node_reads_them(
+        self, cron: str, stored: str
+    ) -> None:
+        assert canonical_cron(cron) == stored
+
+
 class TestRefusals:
     @pytest.mark.parametrize(
         ("cron", "reason"),
         [
             ("", "it has 0 fields"),
-            ("0 9 * *", "it has 4 fields"),
-            ("soon", "it has 1 field"),
-            ("0 0 9 * * *", "it has 6 fields"),
+            ("soon", "'soon' in the weekday field is not a number, name, range, step or '*'"),
             ("0 9 * * * 2026 x", "it has 7 fields"),
             ("@midnight", "'@midnight' is not a known shorthand"),
-            ("@annually", "'@annually' is not a known shorthand"),
             ("@reboot", "'@reboot' is not a known shorthand"),
             ("@daily @daily", "'@daily @daily' is not a known shorthand"),
             ("@Daily", "did you mean '@daily'?"),
             ("@weeky", "did you mean '@weekly'?"),
             ("R * * * *", "'R' in the minute field is not a number, name, range, step or '*'"),
-            ("H H * * *", "'H' in the minute field"),
-            ("h(0-5) * * * *", "'h(0-5)' in the minute field"),
-            ("0 0 L * *", "'L' in the day field"),
+            ("H H * * *", "'H' in the minute field stands for a value that nobody knows"),
+            ("H(0-5) * * * *", "'H(0-5)' in the minute field stands for a value that nobody knows"),
+            ("h * * * *", "'h' in the minute field is not a number"),
             ("0 0 15W * *", "'15W' in the day field"),
-            ("0 0 ? * *", "'?' in the day field"),
-            ("0 0 * * 5#2", "'5#2' in the weekday field"),
             ("0 0 * * L5", "'L5' in the weekday field"),
+            ("0 0 * * L", "'L' in the weekday field"),
+            ("0 0 * * 8L", "'8' in the weekday field is not within 0 to 7 or SUN to SAT"),
+            ("0 0 * * 5#6", "'5#6' in the weekday field"),
+            ("0 0 L-3 * *", "'L-3' in the day field"),
+            ("0 L * * *", "'L' in the hour field"),
+            ("60 * * * * *", "'60' in the second field is not within 0 to 59"),
             ("0 0 * JANUARY *", "'JANUARY' in the month field"),
             ("1- * * * *", "'1-' in the minute field"),
             ("-1 * * * *", "'-1' in the minute field"),
@@ -475,15 +578,15 @@ class TestRefusals:
             assert isinstance(caught.value, ValueError)
 
     def test_a_very_long_expression_is_not_even_read(self) -> None:
-        with pytest.raises(InvalidCronError, match="it has 5000008 characters, more than 500"):
+        with pytest.raises(InvalidCronError, match="it has 5000008 characters, more than 1024"):
             check_cron("0" * 5_000_000 + " * * * *")
 
     @pytest.mark.parametrize("cron", ["0-59," * 80 + "1", "9" * 490, "*/" + "9" * 480])
     def test_a_hostile_expression_takes_no_time(self, cron: str) -> None:
-        began = time.perf_counter()
+        began = time.process_time()
         with suppress(InvalidCronError):
             check_cron(f"{cron} * * * *")
-        assert time.perf_counter() - began < 2
+        assert time.process_time() - began < 20
 
     @pytest.mark.parametrize(
         ("zone", "hint"),

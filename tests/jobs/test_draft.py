@@ -99,6 +99,12 @@ class TestSchedule:
         assert key(data={"a": 1, "b": 2}) == key(data={"b": 2, "a": 1})
         assert len({key(), key("@hourly"), key(data=1), key(timezone="Europe/Berlin")}) == 4
 
+    def test_names_each_value_of_its_expression_once(self) -> None:
+        twice = draft_schedule("0 9 * * 0,7", "report", None, now=NOW, limits=LIMITS)
+        once = draft_schedule("0 9 * * 0", "report", None, now=NOW, limits=LIMITS)
+        assert twice.repeat_interval == once.repeat_interval == "0 9 * * 0"
+        assert twice.unique_key == once.unique_key
+
     def test_with_a_bad_expression_is_refused(self) -> None:
         with pytest.raises(InvalidCronError) as caught:
             draft_schedule("61 * * * *", "report", None, now=NOW, limits=LIMITS)

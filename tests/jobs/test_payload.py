@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -11,6 +13,7 @@ import pytest
 from bson.codec_options import CodecOptions
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from monque_core.errors import InvalidJobError, MonqueError, PayloadTooLargeError
 from monque_core.jobs.payload import DEEPEST_PAYLOAD, check_payload, schedule_key
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
 CODEC: CodecOptions[dict[str, Any]] = CodecOptions(tz_aware=True)
 MEGABYTE = 1024 * 1024
-quick = settings(derandomize=True, deadline=None, max_examples=150)
+quick = settings(max_examples=150)
 
 
 def nested(levels: int) -> object:
@@ -36,6 +39,15 @@ def endless() -> list[object]:
     loop: list[object] = []
     loop.append(loop)
     return loop
+
+
+class Order(BaseModel):
+    number: int
+
+
+@dataclass
+class Line:
+    number: int
 
 
 class TestData:
@@ -73,6 +85,21 @@ class TestData:
         assert caught.value.field == "data"
         assert caught.value.value is data
         assert caught.value.__cause__ is not None
+
+    @pytest.mark.parametrize(
+        ("data", "advice"),
+        [
+            (Order(number=1), "Order is a Pydantic model: store its model_dump(), or"),
+            ({"orders": [Order(number=1)]}, "Order is a Pydantic model"),
+            (Line(1), "Line is a dataclass: store dataclasses.asdict(…) of it"),
+            ([{"a": [Line(1)]}], "Line is a dataclass"),
+        ],
+    )
+    def test_that_is_a_model_is_refused_with_the_way_to_store_it(
+        self, data: object, advice: str
+    ) -> None:
+        with pytest.raises(InvalidJobError, match=re.escape(advice)):
+            check_payload(data, CODEC, None)
 
     def test_that_is_nested_deeper_than_mongodb_allows_is_refused(self) -> None:
         check_payload(nested(DEEPEST_PAYLOAD), CODEC, None)

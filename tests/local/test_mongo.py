@@ -158,7 +158,7 @@ def _insert_when_possible(client: MongoClient[dict[str, Any]], document: dict[st
 
 
 def _wait_until(condition: Any) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -71,12 +70,10 @@ def test_a_suspended_node_can_be_ended(own: LocalMongo, ending: str) -> None:
     node.start()
 
 
-def test_a_stop_is_orderly_and_quick(own: LocalMongo) -> None:
+def test_a_stop_is_orderly(own: LocalMongo) -> None:
     (node,) = own.nodes
-    before = time.monotonic()
     node.stop()
 
-    assert time.monotonic() - before < 10
     assert b"Now exiting" in node.log_path.read_bytes()
     node.start()
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from monque_core import Monque, ReactiveOptions
 from monque_core.reactive.batch import Batch
 from tests.support.reactions import note_runs, settle
@@ -22,7 +20,6 @@ COUNT = 20_000
 FLUSH_SIZE = 500
 
 
-@pytest.mark.timeout(240)  # running them all takes its time on a busy machine
 async def test_a_burst_of_changes_is_planned_and_run_and_the_leader_holds_little_of_it(
     db: AsyncDatabase[dict[str, Any]], orders: AsyncCollection[dict[str, Any]]
 ) -> None:

@@ -299,7 +299,7 @@ async def test_a_change_while_the_handler_runs_runs_it_once_more(
 
 
 async def _until_planned(monque: Monque, total: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while (await record_of(monque)).values != {"total": total}:
             await asyncio.sleep(0.01)
 
@@ -318,7 +318,7 @@ async def test_documents_inserted_while_starting_run_once_like_those_before(
     inserting = asyncio.create_task(insert_more())
     async with monque:
         await inserting
-        await ran.reach(1500, seconds=40)
+        await ran.reach(1500)
         await settle(monque)
         assert await monque.count_reactive_tasks(name="invoice", status="completed") == 1500
     assert sorted(id for id, _ in ran) == list(range(1500))

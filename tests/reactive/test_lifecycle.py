@@ -142,7 +142,7 @@ async def test_jobs_and_tasks_share_the_slots_of_an_instance(db: Db, orders: Ord
     await monque.enqueue_many("job", range(100))
     await orders.insert_many([{"_id": i} for i in range(100)])
     async with monque:
-        await order.reach(200, seconds=40)
+        await order.reach(200)
         await settle(monque)
     assert (order.count("job"), order.count("task")) == (100, 100)
     assert most == 2

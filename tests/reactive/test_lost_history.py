@@ -36,7 +36,7 @@ async def push_out_of_the_oplog(db: Db, token: Any) -> None:
             return error.code == 286
         return False
 
-    await eventually(is_forgotten, seconds=40)
+    await eventually(is_forgotten)
 
 
 async def test_a_history_that_the_server_has_dropped_is_made_up_for(forgetful_db: Db) -> None:

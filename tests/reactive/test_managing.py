@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from bson import Code, Regex
 
 from monque_core import InvalidCursorError, Monque, ReactiveTask
+from monque_core.jobs.outcome import LONGEST_REASON
 from monque_core.reactive import Fixed
 from tests.support.reactions import note_runs, record_of, settle, statuses
 from tests.support.tally import Tally
@@ -153,3 +156,34 @@ async def test_nonsense_pages_are_refused(monque: Monque, nonsense: dict[str, An
     (option,) = nonsense
     with pytest.raises(ValueError, match=option):
         await monque.get_reactive_tasks(**nonsense)
+
+
+@pytest.mark.parametrize(
+    "source_id",
+    [2**64, object(), "\ud800", [1], re.compile("a"), Regex("a"), Code("a"), {"a": object()}],
+    ids=lambda value: type(value).__name__,
+)
+async def test_an_id_that_no_document_can_have_is_refused(monque: Monque, source_id: Any) -> None:
+    for call in (
+        monque.get_reactive_tasks,
+        monque.count_reactive_tasks,
+        monque.retry_reactive_tasks,
+    ):
+        with pytest.raises(ValueError, match=r"option source_id=.* the _id of a document"):
+            await call(source_id=source_id)
+
+
+@pytest.mark.parametrize("letter", ["x", "(", "\0", "送", "🐟"])
+async def test_the_longest_error_that_is_stored_can_be_searched_for(
+    letter: str, monque: Monque, db: Db
+) -> None:
+    text = letter * LONGEST_REASON
+    async with monque:
+        await fill(monque, db)
+        await db.orders_tasks.update_one({"status": "failed"}, {"$set": {"lastError": text}})
+        assert await monque.count_reactive_tasks(error=text) == 1
+
+
+async def test_a_longer_error_than_any_that_is_stored_is_refused(monque: Monque) -> None:
+    with pytest.raises(ValueError, match="at most 8000 characters"):
+        await monque.get_reactive_tasks(error="x" * 100_000)

@@ -185,9 +185,9 @@ async def test_a_scan_goes_by_the_declaration_that_changes_are_planned_by(
         await settle(leader)
         happenings = Happenings(leader)
         async with other:
-            await happenings.reach("reconcile:complete", 1, seconds=40)
+            await happenings.reach("reconcile:complete", 1)
             await orders.update_one({"_id": 1}, {"$set": {"status": "sent"}})
-            await eventually(lambda: bool(ran) or bool(leader_ran(happenings)), seconds=20)
+            await eventually(lambda: bool(ran) or bool(leader_ran(happenings)))
 
 
 def leader_ran(happenings: Happenings) -> list[Any]:

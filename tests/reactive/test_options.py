@@ -53,6 +53,22 @@ async def test_an_option_that_cannot_be_meant(
         monque.reactive("orders", **given)
 
 
+async def test_an_option_that_is_none_is_told_in_the_terms_of_the_caller(monque: Monque) -> None:
+    options: Any = {"name": "invoice", "watchh": ["total"]}
+    expected = r"^reactive\(\) got an unexpected keyword argument 'watchh': did you mean 'watch'\?"
+    with pytest.raises(TypeError, match=expected):
+        monque.reactive("orders", **options)
+    options = {"name": "invoice", "concurency": 2}
+    with pytest.raises(TypeError, match="did you mean 'concurrency'"):
+        monque.reactive("orders", **options)
+    options = {"name": "invoice", "zzz": 1}
+    with pytest.raises(TypeError, match="'zzz': known are name, watch, filter, "):
+        monque.reactive("orders", **options)
+    options = {}
+    with pytest.raises(TypeError, match=r"^reactive\(\) needs the name of the task"):
+        monque.reactive("orders", **options)
+
+
 @pytest.mark.parametrize("collection", ["", "a$b", "system.users", ".a", "a..b", "x" * 250])
 async def test_a_collection_that_cannot_be(monque: Monque, collection: str) -> None:
     with pytest.raises(ValueError, match="collection"):

@@ -74,7 +74,7 @@ async def test_a_task_that_cannot_be_planned_loses_nothing_until_it_can(
         await other.reach(1)
         assert ran == [(1, {"total": 1})]
         await db.command("collMod", "orders_tasks", validator={})
-        await eventually(lambda: len(ran) == 3, seconds=30)
+        await eventually(lambda: len(ran) == 3)
         await settle(monque)
         stats = await monque.get_reactive_stats()
         assert set((await statuses(monque)).values()) == {"completed"}

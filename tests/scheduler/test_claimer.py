@@ -7,12 +7,19 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from pymongo import AsyncMongoClient
+
 from monque_core import Monque
+from monque_core.testing import MovableClock
+from tests.support.commands import CommandLog
 from tests.support.polling import NO_POLLS
+from tests.support.steps import claims
 from tests.support.stored import jobs_in
 from tests.support.tally import Tally
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pymongo.asynchronous.database import AsyncDatabase
 
     from monque_core import Job
@@ -100,3 +107,32 @@ async def test_recovered_jobs_do_not_stop_the_others(
         await runs.reach(110)
 
     assert Counter(runs) == {"recovered once": 5, "recovered twice": 5, "innocent": 100}
+
+
+async def test_each_claim_is_stamped_with_the_time_at_which_it_is_made(
+    db: AsyncDatabase[dict[str, Any]], uri: str
+) -> None:
+    clock, log = MovableClock(), CommandLog()
+    stamps = Tally[datetime]()
+
+    def take_a_second(_: str, command: Mapping[str, Any]) -> None:
+        if claims(command):
+            clock.advance(1)
+
+    async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
+        monque = Monque(client[db.name], clock=clock, **NO_POLLS)
+
+        @monque.worker("work", concurrency=20)
+        async def note(job: Job[str]) -> None:
+            assert job.locked_at is not None
+            stamps.add(job.locked_at)
+
+        await monque.enqueue_many("work", ["innocent", "innocent", *["recovered"] * 10])
+        await interrupt(db, "recovered")
+        log.on_sending = take_a_second
+        began = clock.now()
+        async with monque:
+            await stamps.reach(12)
+
+    # The innocent share their claim.
+    assert sorted(set(stamps)) == [began + timedelta(seconds=n) for n in range(11)]

@@ -169,7 +169,7 @@ async def test_started_and_stopped_fifty_times_it_loses_and_leaves_nothing(
         assert not leftovers.tasks, f"after life {life}"
         assert not leftovers.threads, f"after life {life}"
         assert not await jobs_in(db).count_documents({"status": "processing"})
-    await monque.run_until_idle(timeout=30)
+    await monque.run_until_idle()
 
     assert sorted(runs) == list(range(20 * times))
     assert await count_by_status(db) == {"completed": 20 * times}
@@ -201,8 +201,8 @@ async def test_run_until_idle_finds_what_others_store_without_waiting_for_a_poll
         runs.add(job.data)
 
     async with monque:
-        await monque.run_until_idle(timeout=20)
+        await monque.run_until_idle()
         await elsewhere.enqueue_many("work", range(10))
-        await monque.run_until_idle(timeout=20)
+        await monque.run_until_idle()
 
     assert sorted(runs) == list(range(10))

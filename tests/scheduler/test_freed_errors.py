@@ -62,7 +62,7 @@ async def test_an_error_is_freed_with_its_run(
     timeout = 0.01 if kind == "late coroutine" else None
     async with monque:
         await monque.enqueue_many("work", range(20), timeout=timeout)
-        await monque.run_until_idle(timeout=20)
+        await monque.run_until_idle()
         assert len(raised) == len(failures) == 20
         # A thread lets go of the last one in its own time.
         await eventually(lambda: all(error() is None for error in raised))

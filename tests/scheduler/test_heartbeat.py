@@ -95,7 +95,7 @@ async def test_an_instance_that_runs_nothing_sends_no_heartbeat(
     async with monque:
         await monque.enqueue("work", 1)
         await happenings.reach("job:complete")
-        await monque.run_until_idle(timeout=20)
+        await monque.run_until_idle()
         before = beats(log)
         await asyncio.sleep(0.5)
         assert beats(log) == before

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from monque_core import Monque
+from monque_core.jobs.outcome import UNREADABLE_PAUSE
 from monque_core.testing import MovableClock
 from tests.support.happenings import Happenings
 from tests.support.polling import QUICK_POLLS
@@ -62,7 +63,7 @@ async def test_failures_are_retried_after_doubling_delays_up_to_the_cap(
             delay = after.next_run_at - clock.now()
             delays.append(delay.total_seconds())
             clock.advance(delay - timedelta(seconds=0.5))
-            await monque.run_until_idle(timeout=20)
+            await monque.run_until_idle()
             assert len(runs) == failures, "it ran before it was due"
             clock.advance(0.5)
         last = (await happenings.reach("job:fail", 7))[-1]
@@ -114,7 +115,7 @@ async def test_max_retries_is_the_number_of_runs_and_the_job_s_own_counts_first(
     job = await monque.enqueue("failing", None, max_retries=of_job)
     async with monque:
         failures = await happenings.reach("job:fail", runs_expected)
-        await monque.run_until_idle(timeout=20)
+        await monque.run_until_idle()
 
     after = await stored(db, job)
     assert runs == list(range(runs_expected))
@@ -173,7 +174,7 @@ async def test_a_recurring_job_moves_to_its_next_tick_and_missed_ticks_collapse(
     assert schedule.next_run_at == NOON + timedelta(minutes=5)
     ticks = []
     async with monque:
-        await monque.run_until_idle(timeout=20)
+        await monque.run_until_idle()
         assert not runs
         clock.set(schedule.next_run_at)
         for count in range(1, 5):
@@ -308,6 +309,55 @@ async def test_a_schedule_changed_during_its_last_failing_run_goes_on_as_it_is_s
     assert occurrence.fail_reason == "ValueError: too late"
 
 
+async def test_a_schedule_that_nobody_here_can_read_is_left_alone_and_told_of(
+    db: AsyncDatabase[dict[str, Any]], clock: MovableClock
+) -> None:
+    monque = Monque(db, clock=clock, **QUICK_POLLS)
+    runs = Tally[str]()
+
+    @monque.worker("tick")
+    async def tick(job: Job[str]) -> None:
+        runs.add(job.data)
+
+    happenings = Happenings(monque)
+    schedule = await monque.schedule("* * * * *", "tick", "of Node", unique_key="k")
+    await jobs_in(db).update_one({"_id": schedule.id}, {"$set": {"repeatInterval": "H * * * *"}})
+    clock.set(schedule.next_run_at)
+    await monque.enqueue("tick", "of Python")
+    await monque.run_until_idle()
+
+    after = await stored(db, schedule)
+    (told,) = happenings.of("job:error")
+    assert runs == ["of Python"]
+    assert (after.status, after.repeat_interval) == ("pending", "H * * * *")
+    assert (after.next_run_at, after.unique_key) == (schedule.next_run_at, "k")
+    assert "'H' in the minute field" in str(told.error)
+    assert happenings.of("job:fail") == []
+
+
+async def test_a_schedule_that_becomes_unreadable_during_its_run_is_not_ended(
+    db: AsyncDatabase[dict[str, Any]], clock: MovableClock
+) -> None:
+    monque = Monque(db, clock=clock, **QUICK_POLLS)
+
+    @monque.worker("tick")
+    async def change(job: Job[None]) -> None:
+        await jobs_in(db).update_one({"_id": job.id}, {"$set": {"repeatInterval": "H * * * *"}})
+
+    happenings = Happenings(monque)
+    schedule = await monque.schedule("* * * * *", "tick", None, unique_key="k")
+    clock.set(schedule.next_run_at)
+    await monque.run_until_idle()
+
+    after = await stored(db, schedule)
+    (completed,) = happenings.of("job:complete")
+    (told,) = happenings.of("job:error")
+    assert completed.job == after
+    assert (after.status, after.repeat_interval) == ("pending", "H * * * *")
+    assert after.next_run_at == clock.now() + UNREADABLE_PAUSE
+    assert "'H' in the minute field" in str(told.error)
+
+
 async def test_a_job_unscheduled_during_its_run_finishes_and_does_not_come_back(
     any_db: AnyDatabase, db: AsyncDatabase[dict[str, Any]], clock: MovableClock
 ) -> None:
@@ -323,12 +373,12 @@ async def test_a_job_unscheduled_during_its_run_finishes_and_does_not_come_back(
     schedule = await monque.schedule("* * * * *", "tick", None)
     clock.set(schedule.next_run_at)
     async with monque:
-        await asyncio.wait_for(started.wait(), 20)
+        await asyncio.wait_for(started.wait(), 120)
         removed = await monque.unschedule("tick")
         may_end.set()
         (completed,) = await happenings.reach("job:complete")
         clock.advance(timedelta(hours=1))
-        await monque.run_until_idle(timeout=20)
+        await monque.run_until_idle()
 
     assert removed == 1
     (after,) = await stored_jobs(db)

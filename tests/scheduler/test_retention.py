@@ -6,9 +6,11 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from pymongo import AsyncMongoClient, MongoClient
 
 from monque_core import JobRetention, JobStatus, Monque
+from monque_core.scheduler import retention
 from tests.support.commands import CommandLog
 from tests.support.happenings import Happenings
 from tests.support.proxy import Proxy
@@ -198,3 +200,55 @@ async def test_the_lease_of_an_instance_that_died_runs_out(
 
         await eventually(is_done)
     assert await meta.count_documents({"_id": "retention"}) == 0
+
+
+class TestWithoutRetention:
+    """Finished jobs stay for ever unless told otherwise, and the log says so when it matters."""
+
+    async def test_a_collection_that_grows_is_warned_of_at_the_start_and_when_it_has_doubled(
+        self,
+        uri: str,
+        db: AsyncDatabase[dict[str, Any]],
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        monkeypatch.setattr(retention, "MANY_JOBS", 3)
+        monkeypatch.setattr(retention, "_LOOK_INTERVAL", timedelta(seconds=OFTEN))
+        await jobs_in(db).insert_many([finished("completed", age) for age in range(2)])
+
+        def warnings() -> list[str]:
+            return [text for text in caplog.messages if "never deleted" in text]
+
+        log = CommandLog()
+        async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
+            async with Monque(client[db.name]):
+                await eventually(lambda: log.count()["count"] >= 2)
+                assert warnings() == []
+                await jobs_in(db).insert_many([finished("completed", age) for age in range(2)])
+                await eventually(warnings)
+                seen = log.count()["count"]
+                await eventually(lambda: log.count()["count"] >= seen + 3)
+                assert len(warnings()) == 1
+                await jobs_in(db).insert_many([finished("completed", age) for age in range(4)])
+                await eventually(lambda: len(warnings()) == 2)
+
+        assert warnings()[0].startswith("monque_jobs holds about 4 jobs, and finished ones are")
+        assert "JobRetention() to keep them all" in warnings()[0]
+
+    async def test_who_keeps_them_on_purpose_is_not_warned_and_pays_for_no_index(
+        self,
+        db: AsyncDatabase[dict[str, Any]],
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        monkeypatch.setattr(retention, "MANY_JOBS", 1)
+        await jobs_in(db).insert_one(finished("completed", 1))
+
+        async with Monque(db, job_retention=JobRetention()) as monque:
+            monque.worker("note", lambda _: None)
+            await monque.enqueue("note", None)
+            await monque.run_until_idle(20)
+
+        assert "never deleted" not in caplog.text
+        assert "monque_py_retention" not in await jobs_in(db).index_information()
+        assert await jobs_in(db).count_documents({"status": "completed"}) == 2

@@ -108,7 +108,7 @@ async def test_as_many_threads_run_as_there_are_slots(db: AsyncDatabase[dict[str
 
     @monque.worker("crowd", concurrency=60)
     def meet(job: Job[int]) -> None:
-        all_there.wait(timeout=20)
+        all_there.wait(120)
         runs.add(job.data)
 
     await monque.enqueue_many("crowd", range(60))

@@ -142,7 +142,7 @@ async def test_a_thread_past_its_timeout_keeps_slot_and_claim_until_it_returns(
     def block(job: Job[str]) -> None:
         starts.add(job.data)
         if job.data == "late":
-            may_return.wait(20)
+            may_return.wait(120)
             returned.add(job.data)
 
     happenings = Happenings(monque)
@@ -174,7 +174,7 @@ async def eventually_renewed(
 ) -> None:
     """Wait until a job's heartbeat has been seen to move so often."""
     seen = {job.last_heartbeat}
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while len(seen) <= times:
             await asyncio.sleep(0.02)
             seen.add((await stored(db, job)).last_heartbeat)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import TYPE_CHECKING, Any
+from unittest.mock import AsyncMock
 
 import pytest
 
-from monque_core import InvalidJobError, Monque, WorkerRegistrationError
+from monque_core import InvalidJobError, Monque, SyncMonque, WorkerRegistrationError
 from tests.support.happenings import Happenings
 from tests.support.polling import NO_POLLS
 from tests.support.stored import count_by_status
@@ -15,6 +17,7 @@ from tests.support.tally import Tally
 
 if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
+    from pymongo.database import Database
 
     from monque_core import Job
     from tests.conftest import AnyDatabase
@@ -29,7 +32,7 @@ async def look_at_the_queue(monque: Monque) -> None:
     done = asyncio.Event()
     monque.once("job:complete", lambda _: done.set())
     await monque.enqueue("probe", None)
-    await asyncio.wait_for(done.wait(), 20)
+    await asyncio.wait_for(done.wait(), 120)
 
 
 async def test_registering_gives_the_handler_back(db: AsyncDatabase[dict[str, Any]]) -> None:
@@ -97,6 +100,58 @@ async def test_what_cannot_be_called_is_refused(
     with pytest.raises(TypeError, match="handler of 'name' must be callable"):
         monque.worker("name", handler)
     monque.worker("name", handle)
+
+
+async def nothing() -> None: ...
+async def two(job: Job[Any], other: object) -> None: ...
+async def by_name(*, job: Job[Any]) -> None: ...
+async def named_more(job: Job[Any], *, other: object) -> None: ...
+async def with_default(job: Job[Any], other: object = None) -> None: ...
+async def any_number(*jobs: Job[Any]) -> None: ...
+
+
+@pytest.mark.parametrize("handler", [nothing, two, by_name, named_more, lambda: None])
+async def test_a_handler_that_cannot_be_called_with_a_job_is_refused_when_it_is_registered(
+    db: AsyncDatabase[dict[str, Any]], handler: Any
+) -> None:
+    monque = Monque(db)
+    expected = rf"of 'name' is called with one argument, the job, and .*{handler.__name__}\("
+    with pytest.raises(TypeError, match=expected):
+        monque.worker("name", handler)
+    with pytest.raises(TypeError, match=expected):
+        monque.worker("name")(handler)
+    with pytest.raises(TypeError, match=expected):
+        monque.reactive("orders", handler, name="name")
+    monque.worker("name", handle)
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        with_default,
+        any_number,
+        functools.partial(two, other=1),
+        AsyncMock(),
+        [].append,
+        dict,
+    ],
+    ids=["default", "any number", "partial", "mock", "written in C", "class"],
+)
+async def test_a_handler_may_be_whatever_can_be_called_with_a_job(
+    db: AsyncDatabase[dict[str, Any]], handler: Any
+) -> None:
+    assert Monque(db).worker("name", handler) is handler
+
+
+@pytest.mark.parametrize("kind", [Monque, SyncMonque])
+async def test_a_decorator_without_its_parentheses_is_told_how_to_write_it(
+    kind: Any, blocking_db: Database[dict[str, Any]]
+) -> None:
+    monque = kind(blocking_db)
+    with pytest.raises(TypeError, match=r'on handle without .* @monque.worker\("send-email"\)'):
+        monque.worker(handle)
+    with pytest.raises(TypeError, match=r'on handle without .* @monque.reactive\("orders", name='):
+        monque.reactive(handle)
 
 
 async def test_a_worker_replaced_while_it_runs_finishes_and_its_slot_is_counted(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pymongo import AsyncMongoClient
+from pymongo import AsyncMongoClient, MongoClient
 
 from monque_core.jobs.outcome import COMPLETED, RELEASED
 from monque_core.local import LocalMongo
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from pymongo.asynchronous.database import AsyncDatabase
-    from pymongo.database import Database
 
     from monque_core.store.changes import ChangeStream
     from monque_core.store.store import Store
@@ -37,7 +35,7 @@ LATER = NOW + timedelta(minutes=5)
 
 
 async def next_change(stream: ChangeStream) -> Change:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while (change := await stream.next()) is None:
             pass
     return change
@@ -78,12 +76,11 @@ class TestEveryKindOfDatabase:
         stream = await watching.changes.open(["send-email"])
         reader = asyncio.create_task(next_change(stream))
         await asyncio.sleep(0.1)
-        began = time.monotonic()
+        # Nothing else would end it: there is no change to come.
         reader.cancel()
         await asyncio.wait([reader])
         await stream.close()
         assert reader.cancelled()
-        assert time.monotonic() - began < 5
 
     async def test_ends_with_the_collection(self, db: Db, watching: Store) -> None:
         stream = await watching.changes.open(["send-email"])
@@ -213,16 +210,16 @@ class TestAwaitTime:
     async def test_is_shorter_than_the_clients_patience(self, uri: str) -> None:
         assert (await self.opened_with(uri, socketTimeoutMS=4000))["maxTimeMS"] == 2000
 
-    async def test_is_short_where_a_thread_waits(
-        self, blocking_db: Database[dict[str, Any]]
-    ) -> None:
-        store = await open_store(blocking_db)
-        stream = await store.changes.open(["send-email"])
-        began = time.monotonic()
-        assert await stream.next() is None
-        assert time.monotonic() - began < 5
-        await stream.close()
-        await store.dismiss_threads()
+    async def test_is_short_where_a_thread_waits(self, uri: str, database_name: str) -> None:
+        log = CommandLog()
+        with MongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
+            store = await open_store(client[database_name])
+            stream = await store.changes.open(["send-email"])
+            assert await stream.next() is None
+            await stream.close()
+            await store.dismiss_threads()
+        (more,) = [command for command in log.sent if "getMore" in command]
+        assert more["maxTimeMS"] <= 1000
 
 
 async def test_a_server_without_a_replica_set_says_that_it_has_no_streams() -> None:

@@ -315,7 +315,7 @@ class TestDeletionOfARunningJob:
         await put(db, a_job())
         job = await claim(store)
         assert await store.control.delete(job.id)
-        assert await store.ledger.renew([job], LATER) == {(job.id, job.claim_token)}
+        assert await store.ledger.renew([job], LATER) == {(job.id, job.claim_token): "deleted"}
         assert await jobs_in(db).count_documents({}) == 0
 
 

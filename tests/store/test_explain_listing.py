@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from tests.support.commands import CommandLog
     from tests.support.plans import Crowd
 
-pytestmark = pytest.mark.timeout(240)  # filling the collection takes its time on a busy machine
 
 DOCUMENTS: Final = 100_000
 NAMES: Final = [f"name-{n}" for n in range(40)]

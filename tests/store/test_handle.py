@@ -332,10 +332,11 @@ class TestConnection:
             OperationFailure("stepping down", 11602, {"code": 11602}),
             WriteConcernError("not confirmed", 64, {"writeConcernError": {"code": 91}}),
             BulkWriteError({"writeErrors": [], "writeConcernErrors": [{"code": 11602}]}),
+            RuntimeError("Lock is not acquired"),
         ],
     )
     async def test_to_a_server_that_is_going_away_counts_as_lost(
-        self, db: Db, error: OperationFailure
+        self, db: Db, error: Exception
     ) -> None:
         async def go_away() -> None:
             raise error
@@ -353,6 +354,7 @@ class TestConnection:
             DuplicateKeyError("twice", 11000, {"code": 11000}),
             WriteConcernError("not confirmed in time", 64, {"writeConcernError": {"code": 64}}),
             ValueError("nonsense"),
+            RuntimeError("generator raised StopIteration"),
         ],
     )
     async def test_is_not_lost_for_any_other_error(self, db: Db, error: Exception) -> None:

@@ -79,7 +79,7 @@ class TestRenewal:
         await put(db, a_job(), a_job())
         jobs = [await claim(store), await claim(store)]
         before = [await document_of(db, job) for job in jobs]
-        assert await store.ledger.renew(jobs, LATER) == set()
+        assert await store.ledger.renew(jobs, LATER) == {}
         renewed = {"lastHeartbeat": LATER, "lockedAt": LATER, "updatedAt": LATER}
         assert [await document_of(db, job) for job in jobs] == [one | renewed for one in before]
 
@@ -108,7 +108,10 @@ class TestRenewal:
 
         lost = await store.ledger.renew(list(jobs.values()), LATER)
 
-        assert lost == {(jobs[name].id, jobs[name].claim_token) for name in names[1:]}
+        assert lost == {
+            (jobs[name].id, jobs[name].claim_token): "deleted" if name == "deleted" else "lost"
+            for name in names[1:]
+        }
         assert await document_of(db, jobs["stolen"]) == stolen
         assert await document_of(db, jobs["reclaimed"]) == reclaimed
         assert (await document_of(db, jobs["kept"]))["lastHeartbeat"] == LATER
@@ -120,7 +123,8 @@ class TestRenewal:
         older = await claim(store)
         await jobs_in(db).update_one({"_id": older.id}, NODE_RECOVERY)
         newer = await claim(store, now=LATER)
-        assert await store.ledger.renew([older, newer], LATER) == {(older.id, older.claim_token)}
+        lost = await store.ledger.renew([older, newer], LATER)
+        assert lost == {(older.id, older.claim_token): "lost"}
 
 
 class TestOutcome:
@@ -288,7 +292,7 @@ class TestLostClaim:
     ) -> None:
         job = await a_claimed_job(db, store, outcome)
         await jobs_in(db).delete_one({"_id": job.id})
-        assert await store.ledger.settle([Settlement(job, outcome)], LATER) == ["lost"]
+        assert await store.ledger.settle([Settlement(job, outcome)], LATER) == ["deleted"]
         assert await stored_jobs(db) == []
 
     @pytest.mark.parametrize(

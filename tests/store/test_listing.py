@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 import pytest
 from bson import ObjectId
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -435,13 +435,7 @@ def test_pages_hold_still_whatever_happens_between_them(uri: str, database_name:
     try:
         run_state_machine_as_test(
             Reading,
-            settings=settings(
-                max_examples=20,
-                stateful_step_count=30,
-                deadline=None,
-                derandomize=True,
-                suppress_health_check=[HealthCheck.too_slow],
-            ),
+            settings=settings(max_examples=20, stateful_step_count=30),
         )
     finally:
         Reading.rig.close()

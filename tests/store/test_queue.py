@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from bson import Decimal128, ObjectId
 
 from monque_core.jobs.job import Job
-from monque_core.store.aside import Unreadable
+from monque_core.store.aside import LEFT_ALONE_SECONDS, Unreadable
 from monque_core.store.documents import to_document
 from monque_core.store.queue import Candidate
 from tests.support.payloads import ONE_OF_EACH
-from tests.support.samples import NOW, a_job
+from tests.support.samples import NOW, a_job, a_schedule
 from tests.support.stored import jobs_in, stored, stored_jobs
 from tests.support.stores import claim, document_of, open_store, put, set_fields
 
@@ -283,6 +284,69 @@ class TestClaim:
         assert (await claim(store)).claimed_by == "$name"
 
 
+class TestClaimsThatAreCounted:
+    """Node knows nothing of `claims`, and leaves the count where it was."""
+
+    OUTDATED: ClassVar = {
+        "retried after this side had given it up": {"claims": 10, "failCount": 0},
+        "retried after two interruptions": {"claims": 12, "failCount": 0},
+        "moved to its next tick": {"claims": 2, "failCount": 0, "heartbeatInterval": 30_000},
+        "failed by Node": {"claims": 5, "failCount": 2, "heartbeatInterval": 30_000},
+    }
+    HOLDING: ClassVar = {
+        "interrupted and recovered": {"claims": 2, "failCount": 1, "nextRunAt": ago(20)},
+        "interrupted and recovered by Node": {
+            "claims": 1,
+            "failCount": 0,
+            "nextRunAt": ago(20),
+            "heartbeatInterval": 30_000,
+        },
+        "interrupted, claimed again and handed back": {
+            "claims": 1,
+            "failCount": 0,
+            "nextRunAt": ago(20),
+            "claimToken": ObjectId(),
+        },
+        "interrupted, then failed here": {"claims": 3, "failCount": 1},
+        "stored by a version that noted no time": {
+            "claims": 1,
+            "failCount": 0,
+            "claimedAt": None,
+        },
+    }
+
+    @pytest.mark.parametrize("story", OUTDATED)
+    async def test_are_not_those_that_node_left_behind(
+        self, db: Db, store: Store, story: str
+    ) -> None:
+        job = a_job(claimed_at=ago(10), next_run_at=ago(5))
+        await put(db, job)
+        await set_fields(db, job, **self.OUTDATED[story])
+        failures = self.OUTDATED[story]["failCount"]
+
+        (candidate,) = await store.queue.look(["send-email"], 10, NOW)
+        assert isinstance(candidate, Candidate)
+        assert not candidate.interrupted
+        assert (await claim(store)).claims == failures + 1
+
+    @pytest.mark.parametrize("story", HOLDING)
+    async def test_are_those_of_this_side(self, db: Db, store: Store, story: str) -> None:
+        job = a_job(claimed_at=ago(10), next_run_at=ago(5))
+        await put(db, job)
+        await set_fields(db, job, **self.HOLDING[story])
+        claims = self.HOLDING[story]["claims"]
+
+        (candidate,) = await store.queue.look(["send-email"], 10, NOW)
+        assert isinstance(candidate, Candidate)
+        assert candidate.interrupted
+        assert candidate.claims == claims
+        assert (await claim(store)).claims == claims + 1
+
+    async def test_include_the_runs_that_failed_elsewhere(self, db: Db, store: Store) -> None:
+        await put(db, a_job(fail_count=3, heartbeat_interval=30_000))
+        assert (await claim(store)).claims == 4
+
+
 class TestReadBack:
     async def test_finds_a_claim_whose_reply_was_lost(self, db: Db, store: Store) -> None:
         jobs = [a_job(next_run_at=ago(n), priority=n % 2) for n in range(4)]
@@ -374,3 +438,64 @@ class TestForeignDocuments:
         assert isinstance(found[0], Unreadable)
         assert ids(found) == [job.id, sound.id]
         assert (await document_of(db, job))["status"] == "failed"
+
+
+class TestSchedulesOfOthers:
+    """Schedules whose next run is not known here: they are neither run nor ended."""
+
+    @pytest.fixture(params=[{"repeatInterval": "H H * * *"}, {"timezone": "Mars/Olympus"}])
+    async def schedule(self, db: Db, request: pytest.FixtureRequest) -> AnyJob:
+        schedule = a_schedule(next_run_at=ago(9))
+        await put(db, schedule)
+        await set_fields(db, schedule, **request.param)
+        return schedule
+
+    async def test_are_seen_by_a_look_and_not_touched(
+        self, db: Db, store: Store, schedule: AnyJob
+    ) -> None:
+        before = await document_of(db, schedule)
+        for look in (
+            store.queue.look([schedule.name], 10, NOW),
+            store.queue.look_at_each({schedule.name: 10}, NOW),
+        ):
+            found = await look
+            assert all(isinstance(one, Unreadable) for one in found)
+        assert await document_of(db, schedule) == before
+
+    async def test_are_handed_back_by_a_claim_as_they_were(
+        self, db: Db, store: Store, other: Store, schedule: AnyJob
+    ) -> None:
+        before = await document_of(db, schedule)
+        single = await store.queue.claim_first(schedule.name, ObjectId(), NOW)
+        (of_batch,) = await other.queue.claim_batch(candidates([schedule]), ObjectId(), NOW)
+        for met in (single, of_batch):
+            assert isinstance(met, Unreadable)
+            assert "cannot be read here and is left to workers that can" in str(met.error)
+
+        after = await document_of(db, schedule)
+        traces = {"updatedAt", "claims", "claimToken", "claimedAt"}
+        assert after["claims"] == 0
+        assert {field: value for field, value in after.items() if field not in traces} == {
+            field: value for field, value in before.items() if field not in traces
+        }
+
+    async def test_are_told_of_once_and_passed_by(
+        self, db: Db, store: Store, schedule: AnyJob
+    ) -> None:
+        job = a_job()
+        await put(db, job)
+        first = await store.queue.look([schedule.name], 1, NOW)
+        assert isinstance(first[0], Unreadable)
+        assert ids(await store.queue.look([schedule.name], 1, NOW)) == [job.id]
+        await claim(store)
+        assert not await store.queue.has_due([schedule.name], NOW)
+
+    async def test_are_met_again_after_a_while_without_another_word(
+        self, store: Store, schedule: AnyJob, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await store.queue.look([schedule.name], 1, NOW)
+        later = time.monotonic() + LEFT_ALONE_SECONDS + 1
+        monkeypatch.setattr("monque_core.store.aside.time.monotonic", lambda: later)
+        (again,) = await store.queue.look([schedule.name], 1, NOW)
+        assert isinstance(again, Unreadable)
+        assert again.error is None

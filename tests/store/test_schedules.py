@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from bson.codec_options import CodecOptions
@@ -85,6 +85,59 @@ class TestWithoutAKey:
             again = await store.schedules.put(wanted(data=data, now=LATER), None)
             assert again.deduplicated, kind
             assert await document_of(db, first) == before, kind
+
+
+class TestMovedByNode:
+    """Node ignores the time zone, and leaves its heartbeat interval behind."""
+
+    ENDED = utc("2026-05-05 03:00:05")
+    """When Node's run ended, of 6:00 in Helsinki."""
+    BY_NODE: ClassVar = {
+        "nextRunAt": utc("2026-05-05 06:00"),
+        "updatedAt": ENDED,
+        "heartbeatInterval": 30_000,
+        "claims": 2,
+    }
+
+    def _wanted(self, now: datetime = LATER) -> AnyJob:
+        return wanted("0 6 * * *", unique_key="daily", timezone="Europe/Helsinki", now=now)
+
+    async def test_is_put_back_to_the_tick_after_its_last_run(self, db: Db, store: Store) -> None:
+        first = await store.schedules.put(self._wanted(), None)
+        await set_fields(db, first, **self.BY_NODE)
+
+        repaired = await store.schedules.put(self._wanted(), None)
+        assert repaired == await stored(db, first)
+        assert repaired.next_run_at == utc("2026-05-06 03:00")
+        assert (repaired.updated_at, repaired.claims) == (self.ENDED, 0)
+
+    async def test_still_makes_up_for_a_tick_that_was_missed(self, db: Db, store: Store) -> None:
+        first = await store.schedules.put(self._wanted(), None)
+        await set_fields(db, first, **self.BY_NODE)
+        days_later = self._wanted(now=utc("2026-05-09 12:00"))
+        for _ in range(2):
+            repaired = await store.schedules.put(days_later, None)
+            assert repaired.next_run_at == utc("2026-05-06 03:00")
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"heartbeatInterval": None},
+            {"failCount": 1},
+            {"status": "processing"},
+            {"nextRunAt": ENDED},
+            {"nextRunAt": utc("2026-05-06 03:00")},
+        ],
+        ids=["rescheduled here", "waiting for a retry", "running", "retried", "in its place"],
+    )
+    async def test_is_left_as_it_is_if_it_was_not(
+        self, db: Db, store: Store, fields: dict[str, Any]
+    ) -> None:
+        first = await store.schedules.put(self._wanted(), None)
+        await set_fields(db, first, **(self.BY_NODE | fields))
+        before = await document_of(db, first)
+        await store.schedules.put(self._wanted(), None)
+        assert await document_of(db, first) == before
 
 
 class TestWithAKey:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from bson import ObjectId
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -771,13 +771,7 @@ def test_whatever_two_instances_do_the_jobs_are_as_specified(uri: str, database_
     try:
         run_state_machine_as_test(
             TwoInstances,
-            settings=settings(
-                max_examples=20,
-                stateful_step_count=40,
-                deadline=None,
-                derandomize=True,
-                suppress_health_check=[HealthCheck.too_slow],
-            ),
+            settings=settings(max_examples=20, stateful_step_count=40),
         )
     finally:
         TwoInstances.rig.close()

@@ -172,6 +172,24 @@ class TestAverageDuration:
         await put(db, *(a_job(name="a", status="completed") for _ in range(8)))
         assert seconds((await store.statistics.count()).total) == 5
 
+    async def test_of_a_name_that_node_alone_completes_counts_from_when_jobs_were_due(
+        self, db: Db, store: Store
+    ) -> None:
+        for wait in (2, 6):
+            await put(db, a_job(status="completed", updated_at=NOW + timedelta(seconds=wait)))
+        assert seconds((await store.statistics.count()).by_name["send-email"]) == 4
+
+    async def test_does_not_count_from_a_claim_before_the_one_that_completed(
+        self, db: Db, store: Store
+    ) -> None:
+        """Python has failed the job, and Node has completed it after the backoff."""
+        failed_at = NOW - timedelta(hours=1)
+        late = NOW + timedelta(seconds=3)
+        await put(db, a_job(status="completed", claimed_at=failed_at, updated_at=late))
+        assert seconds((await store.statistics.count()).total) == 3
+        await put(db, completed(1))
+        assert seconds((await store.statistics.count()).total) == 1
+
     async def test_may_be_less_than_a_millisecond(self, db: Db, store: Store) -> None:
         await put(db, completed(0), completed(0.001))
         average = (await store.statistics.count()).total.average_duration

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from tests.support.patience import PATIENCE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -26,7 +28,7 @@ class Aside(Generic[R]):
         """Tell whether it has returned or raised."""
         return not self._thread.is_alive()
 
-    def result(self, seconds: float = 20) -> R:
+    def result(self, seconds: float = PATIENCE) -> R:
         """Wait for it; give what it returned or raise what it raised."""
         self._thread.join(seconds)
         assert self.is_done, f"after {seconds} s the call has not returned"
@@ -46,7 +48,7 @@ def all_at_once(calls: int, call: Callable[[int], R]) -> list[R]:
     together = threading.Barrier(calls)
 
     def begin(number: int) -> R:
-        together.wait(20)
+        together.wait(120)
         return call(number)
 
     asides = [Aside(lambda number=number: begin(number)) for number in range(calls)]  # type: ignore[misc]  # mypy does not infer defaults

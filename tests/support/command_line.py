@@ -11,6 +11,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from tests.support.patience import PATIENCE
 from tests.support.tally import Tally
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class Running:
         """Give all it wrote that matches: the group of the pattern."""
         return re.findall(pattern, self.output)
 
-    async def hear(self, pattern: str, count: int = 1, seconds: float = 40) -> list[str]:
+    async def hear(self, pattern: str, count: int = 1, seconds: float = PATIENCE) -> list[str]:
         """Wait until it has written so many times what matches, and give all of that."""
         await self.lines.wait_until(lambda: len(self.told(pattern)) >= count, seconds)
         return self.told(pattern)

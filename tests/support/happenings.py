@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from monque_core import events
+from tests.support.patience import PATIENCE
 from tests.support.tally import Tally
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Happenings:
         told = [name for name in self.names if name.startswith("changestream:")]
         return told[-1:] == ["changestream:connected"]
 
-    async def reach(self, name: str, count: int = 1, seconds: float = 20) -> list[Any]:
+    async def reach(self, name: str, count: int = 1, seconds: float = PATIENCE) -> list[Any]:
         """Wait until an event has come so often, and give its payloads."""
         await self.all.wait_until(lambda: len(self.of(name)) >= count, seconds)
         return self.of(name)

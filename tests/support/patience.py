@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
 
+PATIENCE: Final = 120.0
+"""Seconds that a test waits for what must happen: only something that hangs takes as long."""
 
-def wait_until(ask: Callable[[], T], seconds: float = 20) -> T:
+
+def wait_until(ask: Callable[[], T], seconds: float = PATIENCE) -> T:
     """Ask again and again until the answer is true; give it."""
     deadline = time.monotonic() + seconds
     while not (answer := ask()):

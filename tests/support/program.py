@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Self
 
 from tests.support.pages import ROOT
+from tests.support.patience import PATIENCE
 from tests.support.tally import Tally
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Program:
             os.killpg(process.pid, signal.SIGKILL)
         await self.end()
 
-    async def hear(self, pattern: str, seconds: float = 30) -> str:
+    async def hear(self, pattern: str, seconds: float = PATIENCE) -> str:
         """Wait until it writes what matches; give the group of the pattern, or all of it."""
 
         def heard() -> re.Match[str] | None:

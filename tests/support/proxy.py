@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 import bson
 
+from tests.support.patience import PATIENCE
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
@@ -36,7 +38,7 @@ class Fault:
         """Tell whether the command has come."""
         return self._struck.is_set()
 
-    async def strikes(self, seconds: float = 20) -> None:
+    async def strikes(self, seconds: float = PATIENCE) -> None:
         """Wait for the command: for its reply if that is what suffers."""
         async with asyncio.timeout(seconds):
             await self._struck.wait()
@@ -45,7 +47,7 @@ class Fault:
         """Let go of what is held."""
         self._released.set()
 
-    async def is_over(self, seconds: float = 20) -> None:
+    async def is_over(self, seconds: float = PATIENCE) -> None:
         """Wait until a command that is delivered late has been executed."""
         async with asyncio.timeout(seconds):
             await self._over.wait()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from tests.support.patience import PATIENCE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -23,11 +25,11 @@ class Record(list[T], Generic[T]):
             self.append(item)
             self._grown.notify_all()
 
-    def reach(self, count: int, seconds: float = 20) -> None:
+    def reach(self, count: int, seconds: float = PATIENCE) -> None:
         """Wait until there are so many."""
         self.wait_until(lambda: len(self) >= count, seconds)
 
-    def wait_until(self, is_enough: Callable[[], bool], seconds: float = 20) -> None:
+    def wait_until(self, is_enough: Callable[[], bool], seconds: float = PATIENCE) -> None:
         """Wait until what there is meets a condition."""
         with self._grown:
             assert self._grown.wait_for(is_enough, seconds), (

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from tests.support.patience import PATIENCE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -23,11 +25,11 @@ class Tally(list[T], Generic[T]):
         self.append(item)
         self._loop.call_soon_threadsafe(self._grown.set)
 
-    async def reach(self, count: int, seconds: float = 20) -> None:
+    async def reach(self, count: int, seconds: float = PATIENCE) -> None:
         """Wait until there are so many."""
         await self.wait_until(lambda: len(self) >= count, seconds)
 
-    async def wait_until(self, is_enough: Callable[[], bool], seconds: float = 20) -> None:
+    async def wait_until(self, is_enough: Callable[[], bool], seconds: float = PATIENCE) -> None:
         """Wait until what there is meets a condition."""
         try:
             async with asyncio.timeout(seconds):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from bson import ObjectId
+from bson import ObjectId, Timestamp
 from bson.codec_options import CodecOptions
 
 from monque_core.store.handle import Handle
+from monque_core.store.tasks.changes import Changes, Deletion
 from monque_core.store.tasks.indexes import task_indexes
 from monque_core.store.tasks.ledger import TaskLedger, TaskSettlement, TaskVerdict
 from monque_core.store.tasks.planning import Planned, Planning
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 NOW = datetime(2026, 5, 5, 12, 0, 30, tzinfo=UTC)
 VISIBILITY = timedelta(seconds=60)
+LATEST = Timestamp(2**32 - 1, 0)
+"""A cluster time after everything that was ever planned."""
 _AWARE: CodecOptions[dict[str, Any]] = CodecOptions(tz_aware=True, tzinfo=UTC)
 
 
@@ -69,13 +72,20 @@ class TaskBench:
         self,
         *ids: Any,
         deleted: tuple[Any, ...] = (),
+        deleted_at: Timestamp = LATEST,
         task: str = "invoice",
         now: datetime = NOW,
         term: int = 1,
     ) -> Planned:
         """Plan documents, of which none may be parked unnoticed."""
         declaration = self.definitions[task].declaration
-        return await self.planning.plan(declaration, ids, deleted, now, term)
+        deletions = [Deletion(id, deleted_at) for id in deleted]
+        return await self.planning.plan(declaration, Changes(ids, deletions), now, term)
+
+    async def cluster_time(self) -> Timestamp:
+        """Return the time of the last write, as a change stream reports it."""
+        time: Timestamp = (await self.handle.command("hello"))["lastWrite"]["opTime"]["ts"]
+        return time
 
     async def put(self, id: Any, now: datetime = NOW, term: int = 1, **fields: Any) -> Planned:
         """Replace a document, and plan it."""

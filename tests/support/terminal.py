@@ -23,7 +23,11 @@ class Terminal:
     """A program that believes a person is there; close it afterwards."""
 
     def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], directory: Path
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        directory: Path,
+        columns: int = 120,
     ) -> None:
         import pty  # noqa: PLC0415  # not on Windows
 
@@ -35,7 +39,7 @@ class Terminal:
             stdout=inside,
             stderr=inside,
             cwd=directory,
-            env={**environment, "TERM": "xterm", "COLUMNS": "120", "LINES": "40"},
+            env={**environment, "TERM": "xterm", "COLUMNS": str(columns), "LINES": "40"},
             start_new_session=True,
         )
         os.close(inside)

@@ -19,5 +19,5 @@ def no_threads_are_left() -> bool:
     if any(thread.name == _LOOP for thread in monque_threads()):
         return False
     # A thread that waits for MongoDB was told to go, and may need a moment.
-    wait_until(lambda: not monque_threads(), seconds=5)
+    wait_until(lambda: not monque_threads())
     return True

@@ -18,7 +18,7 @@ asyncio_mode = "auto"
 asyncio_default_fixture_loop_scope = "function"
 filterwarnings = ["error"]
 """
-_LONGEST_RUN = 50
+_LONGEST_RUN = 200
 
 
 @dataclass(frozen=True, slots=True)

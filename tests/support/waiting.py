@@ -6,11 +6,13 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from tests.support.patience import PATIENCE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-async def eventually(ask: Callable[[], object], seconds: float = 20) -> Any:
+async def eventually(ask: Callable[[], object], seconds: float = PATIENCE) -> Any:
     """Ask again and again, awaiting the answer if need be, until it is true; give it."""
     answer: object = None
     try:

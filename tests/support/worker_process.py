@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from tests.support.patience import PATIENCE
 from tests.support.tally import Tally
 
 if TYPE_CHECKING:
@@ -70,7 +71,9 @@ class WorkerProcess:
         """Give what it said of one kind."""
         return [line for line in self.said if line["what"] == what]
 
-    async def hear(self, what: str, count: int = 1, seconds: float = 20) -> list[dict[str, Any]]:
+    async def hear(
+        self, what: str, count: int = 1, seconds: float = PATIENCE
+    ) -> list[dict[str, Any]]:
         """Wait until it has said something so often."""
         await self.said.wait_until(lambda: len(self.of(what)) >= count, seconds)
         return self.of(what)

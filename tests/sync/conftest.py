@@ -26,7 +26,7 @@ def _nothing_is_left_behind() -> Iterator[None]:
     before = monque_threads()
     yield
     # A thread that was told to go may need a moment.
-    wait_until(lambda: not monque_threads() - before, seconds=5)
+    wait_until(lambda: not monque_threads() - before)
 
 
 @pytest.fixture

@@ -65,11 +65,11 @@ class TestEvents:
         @monque.worker("work")
         def work(job: Job[int]) -> None:
             started.set()
-            may_end.wait(20)
+            may_end.wait(120)
 
         monque.start()
         monque.enqueue("work", 7)
-        assert started.wait(20)
+        assert started.wait(120)
         stopping = Aside(monque.stop)
         wait_until(lambda: monque._monque._stopping is not None)
         may_end.set()

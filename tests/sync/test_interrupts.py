@@ -34,7 +34,7 @@ class TestCtrlC:
 
         with pytest.raises(KeyboardInterrupt), monque:  # noqa: PT012  # it comes in between
             monque.enqueue("work", None)
-            threading.Event().wait(20)
+            threading.Event().wait(120)
 
         assert not monque.is_running
         assert [job.status for job in stored_jobs(blocking_db)] == ["completed"]
@@ -74,7 +74,7 @@ class TestCtrlC:
 
         monque.start()
         monque.enqueue("work", None)
-        assert started.wait(20)
+        assert started.wait(120)
         stopping.set()
         with pytest.raises(KeyboardInterrupt):
             monque.stop()

@@ -161,6 +161,8 @@ class TestScript:
         self, monque: SyncMonque, blocking_db: Database[dict[str, Any]]
     ) -> None:
         assert not monque.is_connected
+        assert monque.ping()
+        assert monque.is_connected
         assert blocking_db.list_collection_names() == []
         monque.enqueue("work", 1)
 
@@ -228,6 +230,6 @@ def test_the_default_log_is_that_of_monque(
 
     monque.enqueue("work", None, max_retries=1)
     with caplog.at_level(logging.WARNING, "monque"):
-        monque.run_until_idle(timeout=20)
+        monque.run_until_idle()
 
     assert "is given up" in caplog.text

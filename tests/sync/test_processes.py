@@ -76,7 +76,7 @@ class Script:
 
     def end(self) -> tuple[int, str, str]:
         """Wait for its end; give the exit code and the rest of what it wrote."""
-        stdout, stderr = self._process.communicate(timeout=40)
+        stdout, stderr = self._process.communicate(timeout=120)
         return self._process.returncode, stdout, stderr
 
 
@@ -295,7 +295,7 @@ class TestForks:
                 for thread in threads:
                     thread.join()
                 monque.enqueue("work", 0)
-                monque.run_until_idle(timeout=20)
+                monque.run_until_idle()
                 say("served", monque.is_connected)
 
             children = []

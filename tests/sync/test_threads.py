@@ -70,7 +70,7 @@ class TestThreads:
         all_at_once(10, start_and_stop)
         assert not monque.is_running
         assert no_threads_are_left()
-        monque.run_until_idle(timeout=20)
+        monque.run_until_idle()
 
         assert {job.status for job in stored_jobs(blocking_db)} == {"completed"}
 
@@ -111,7 +111,7 @@ class TestThreads:
                 await asyncio.to_thread(monque.enqueue, "work", "in a thread")
                 await asyncio.to_thread(ran.reach, 3)
             monque.enqueue("work", "idle")
-            monque.run_until_idle(timeout=20)
+            monque.run_until_idle()
 
         asyncio.run(main())
 
@@ -127,11 +127,11 @@ class TestBusyLoop:
         @monque.worker("block")
         async def block(job: Job[None]) -> None:
             blocked.set()
-            go_on.wait(50)
+            go_on.wait(120)
 
         monque.start()
         monque.enqueue("block", None)
-        assert blocked.wait(20)
+        assert blocked.wait(120)
         yield
         assert monque.get_queue_view_summaries()[0].worker is not None
         go_on.set()

@@ -155,11 +155,11 @@ class TestTelling:
 
         def block() -> None:
             busy.set()
-            go_on.wait(20)
+            go_on.wait(120)
 
         with workshop.entered():
             blocking = Aside(lambda: workshop.do(block))
-            assert busy.wait(20)
+            assert busy.wait(120)
             workshop.tell("job:deleted", 1)
             workshop.notice([])
             assert heard == []

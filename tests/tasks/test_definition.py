@@ -27,7 +27,7 @@ from monque_core.tasks.definition import (
 from monque_core.tasks.retry import Exponential, Fixed
 from monque_core.tasks.watch import Watch
 
-quick = settings(derandomize=True, deadline=None, max_examples=200)
+quick = settings(max_examples=200)
 
 
 def defined(**options: Any) -> Definition:

@@ -73,7 +73,7 @@ def test_what_hangs_is_given_up_in_time_and_told(sync_monque: SyncMonque) -> Non
 
     @sync_monque.worker("hang")
     def hang(job: Job[str]) -> None:
-        release.wait(30)
+        release.wait(120)
 
     sync_monque.enqueue("hang", "up")
     with sync_monque:

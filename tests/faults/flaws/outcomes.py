@@ -157,6 +157,16 @@ def written_and_not_announced(story: Story) -> None:
     story.change("job", status="completed", claimedBy=None)
 
 
+def written_and_not_announced_by_a_slow_machine(story: Story) -> None:
+    story.enqueue("job")
+    story.claim("job", "t", "w1")
+    story.begin("job", "t", "w1")
+    story.end("job", "t", "w1")
+    story.disturb("w1", "starved", seconds=1)
+    story.change("job", status="completed", claimedBy=None)
+    story.disturb("*", "slow database", seconds=1)
+
+
 def announced_twice(story: Story) -> None:
     story.enqueue("job")
     story.run("job", "t", "w1")
@@ -186,5 +196,9 @@ FLAWS: dict[str, list[Telling]] = {
     ],
     "no_job_runs_for_ever": [for_ever],
     "what_is_announced_is_written": [announced_and_not_written, announced_before_it_was_written],
-    "what_is_written_is_announced": [written_and_not_announced, announced_twice],
+    "what_is_written_is_announced": [
+        written_and_not_announced,
+        written_and_not_announced_by_a_slow_machine,
+        announced_twice,
+    ],
 }

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 3
 _STOPS_MIDWAY = 0.2
 _PROBE_GAP = 0.25
-_PICKED_UP_SECONDS = 10.0
+_PICKED_UP_SECONDS = 120.0
 _LOOK_GAP = 0.05
 _INDEX_NOT_FOUND = 27
 _DROPPABLE = ("monque_py_claim", "monque_py_processing", "monque_py_name", "monque_py_recurring")

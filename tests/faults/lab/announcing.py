@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.faults.lab.disturbances import OF_THE_MACHINE
 from tests.faults.lab.lives import told
 from tests.faults.lab.times import MILLISECONDS, SECOND
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 _ANNOUNCED_WITHIN_SECONDS = 5
 """How long a process may take from a write to its event, on a machine with too much to do."""
+_CONNECTION_LOST_SECONDS = 3
+"""After how long without an answer the clients of the lab close their connections."""
 
 
 def what_is_announced_is_written(history: History) -> Iterator[str]:
@@ -61,7 +64,18 @@ def _could_not_tell(history: History, step: Step) -> bool:
     until = step.at + _ANNOUNCED_WITHIN_SECONDS * SECOND
     end = history.ends.get(writer)
     has_died = end is not None and not end.is_clean and end.at <= until
-    return has_died or history.disturbances.has_disturbed(writer, step.at - SECOND, until)
+    return has_died or _has_lost_replies(history, writer, step.at - SECOND, until)
+
+
+def _has_lost_replies(history: History, process: str, since: float, until: float) -> bool:
+    """Tell whether a reply may have been lost: to a slow machine it is late, and comes."""
+    disturbances = history.disturbances
+    if disturbances.stops.get(process, until) < until:
+        return disturbances.has_disturbed(process, since, until)
+    return any(
+        fault.kind not in OF_THE_MACHINE or fault.is_long(_CONNECTION_LOST_SECONDS * SECOND)
+        for fault in disturbances.of(process, since, until)
+    )
 
 
 def _writer(history: History, step: Step) -> str:

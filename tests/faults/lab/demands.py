@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.faults.lab.claiming import explained
+from tests.faults.lab.disturbances import OF_THE_MACHINE
 from tests.faults.lab.vitals import leaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from tests.faults.lab.history import History
-
-_OF_THE_MACHINE = {"starved", "slow database"}
-"""What a machine with too much to do is to blame for, and nobody in the experiment."""
 
 
 def every_call_is_answered(history: History) -> Iterator[str]:
@@ -33,7 +31,7 @@ def no_outage_is_told(history: History) -> Iterator[str]:
 def no_claim_is_lost(history: History) -> Iterator[str]:
     """Where no process dies, no claim is taken over, unless the machine had too much to do."""
     for kind, count in explained(history).items():
-        if kind not in _OF_THE_MACHINE:
+        if kind not in OF_THE_MACHINE:
             yield f"{count} claim(s) were taken over because of {kind}"
 
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 EVERYBODY = "*"
+OF_THE_MACHINE = frozenset({"starved", "slow database"})
+"""Faults that a machine with too much to do is to blame for, and nobody in the experiment."""
 THE_QUEUE = "the queue"
 """The target of what is done to the jobs, which keeps no process from its work."""
 

@@ -57,20 +57,31 @@ async def sabotaged(
     mongo: LocalMongo,
     sabotage: str | None,
     kinds: Sequence[str],
-    seconds: float = 2,
+    seed: int = 3,
+    operations: int = 120,
     **options: Any,
 ) -> Report:
-    """Do one thing after the other to a monque that is broken on purpose."""
-    async with Lab(mongo, 3, is_disturbed=False, sabotage=sabotage, **options) as lab:
+    """Do one thing after the other to a monque that is broken on purpose.
+
+    The faults begin when the producer has asked for so many operations, and is gone: it keeps a
+    slow machine busy, and what is late there is no flaw.
+    """
+    async with Lab(mongo, seed, is_disturbed=False, sabotage=sabotage, **options) as lab:
         lab.fleet.keep(2)
         lab.fleet.produce(1, rate=60)
         await lab.fleet.until_up(2)
+        await lab.fleet.until_noted("asks", operations)
+        await lab.fleet.stop_producers()
+        await lab.until_quiet(6)
         # Some that are still at work when their first owner wakes up again.
-        await lab.enqueue_many("long", [{"seconds": 3}] * 6)
-        await asyncio.sleep(seconds)
+        long = await lab.enqueue_many("long", [{"seconds": 3}] * 6, priority=9)
+        for job in long:
+            await lab.fleet.until_noted("run", job=job)
         for kind in kinds:
             await lab.adversary.do(kind)
-        return await lab.conclude(seconds=60 if sabotage is None else 6)
+        if sabotage is None:
+            return await lab.conclude()
+        return await lab.conclude(seconds=6)
 
 
 async def drain(
@@ -105,13 +116,22 @@ async def rolling_restart(mongo: LocalMongo, seed: int, rounds: int = 1) -> Repo
 
 
 async def soak(
-    mongo: LocalMongo, seed: int, seconds: float, rate: float = 120, keep: float = 20
+    mongo: LocalMongo,
+    seed: int,
+    seconds: float,
+    rate: float = 120,
+    keep: float = 20,
+    deleted: int = 100,
 ) -> Report:
-    """Go on for long without any fault, finished jobs being kept for so many seconds."""
+    """Go on for long without any fault, finished jobs being kept for so many seconds.
+
+    It takes longer where so many have not been deleted by then.
+    """
     retention = {"completed": keep, "failed": keep, "cancelled": keep, "interval": keep / 4}
     async with Lab(mongo, seed, is_disturbed=False, job_retention=retention) as lab:
         lab.fleet.keep(_WORKERS)
         lab.fleet.produce(_PRODUCERS, rate=rate, tasks=10, long_seconds=0.4)
         await lab.fleet.until_up(_WORKERS)
         await asyncio.sleep(seconds)
+        await lab.until_deleted(deleted)
         return await lab.conclude(*_WITHOUT_A_FAULT, nothing_grows)

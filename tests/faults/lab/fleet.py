@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tests.faults.lab.recorder import Recorder
 
 _ROOT = Path(__file__).parents[3]
-_STOP_SECONDS = 30.0
-_START_SECONDS = 60.0
+_STOP_SECONDS = 120.0
+_START_SECONDS = 240.0
 _RESTART_SECONDS = 0.3
 _LOOK_GAP = 0.05
 _LARGEST_SKEW = 600
@@ -129,6 +129,12 @@ class Fleet:
             while sum(self.has_noted(member.name, "up") for member in self.workers) < workers:
                 await asyncio.sleep(_LOOK_GAP)
 
+    async def until_noted(self, what: str, count: int = 1, job: str | None = None) -> None:
+        """Wait until all processes together have written something down so often."""
+        async with asyncio.timeout(_START_SECONDS):
+            while self.noted(what, job) < count:
+                await asyncio.sleep(_LOOK_GAP)
+
     async def stop_producers(self) -> None:
         """Let producers finish what they are at, and wait for them."""
         self._is_asking = False
@@ -179,10 +185,16 @@ class Fleet:
 
     def has_noted(self, name: str, what: str, job: str | None = None) -> bool:
         """Tell whether a process has written something down, of a certain job if one is given."""
-        path = self.folder / f"{name}.jsonl"
+        return self.noted(what, job, name) > 0
+
+    def noted(self, what: str, job: str | None = None, name: str = "*-*") -> int:
+        """Tell how often the processes of a name, or all of them, have written something down."""
         # As the recorder writes it.
         text = f'"what": "{what}"' + ("" if job is None else f', "job": "{job}"')
-        return path.exists() and text in path.read_text(encoding="utf-8")
+        return sum(
+            path.read_text(encoding="utf-8").count(text)
+            for path in self.folder.glob(f"{name}.jsonl")
+        )
 
     async def _keep_worker(self) -> None:
         while not self._is_closing:

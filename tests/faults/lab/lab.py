@@ -46,6 +46,8 @@ OPTIONS: dict[str, Any] = {
     "instance_concurrency": INSTANCE_LIMIT,
 }
 _LOOK_GAP = 0.2
+_LONGEST_WAIT = 240.0
+"""Seconds for what needs a few of them, on a machine with too much to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,16 +146,20 @@ class Lab:
         await self._stack.__aexit__(error_type, error, traceback)
         self._recorder.close()
 
-    async def enqueue_many(self, name: str, data: Iterable[dict[str, Any]]) -> None:
-        """Store jobs, and write down that they were asked for and acknowledged."""
+    async def enqueue_many(
+        self, name: str, data: Iterable[dict[str, Any]], priority: int = 0
+    ) -> list[str]:
+        """Store jobs, and write down that they were asked for and acknowledged; give their ids."""
         op = f"lab/{next(self._numbers)}"
         self._recorder.note("asks", op=op, action="enqueue_many", name=name)
         jobs = await self.monque.enqueue_many(
-            name, [{**one, "op": op, "i": i} for i, one in enumerate(data)]
+            name, [{**one, "op": op, "i": i} for i, one in enumerate(data)], priority=priority
         )
-        self._recorder.note("told", op=op, jobs=[str(job.id) for job in jobs])
+        ids = [str(job.id) for job in jobs]
+        self._recorder.note("told", op=op, jobs=ids)
+        return ids
 
-    async def conclude(self, *demands: Rule, seconds: float = 90) -> Report:
+    async def conclude(self, *demands: Rule, seconds: float = _LONGEST_WAIT) -> Report:
         """Let everything come to its end, stop all processes, and hold the history to the rules.
 
         An experiment may demand more than what holds for all of them.
@@ -171,6 +177,16 @@ class Lab:
         if not violations:
             report.forget()
         return report
+
+    async def until_deleted(self, count: int) -> None:
+        """Wait until so many jobs that were completed are there no more."""
+        async with asyncio.timeout(_LONGEST_WAIT):
+            while (
+                self.fleet.noted("completed")
+                - await self.db.monque_jobs.count_documents({"status": "completed"})
+                < count
+            ):
+                await asyncio.sleep(_LOOK_GAP)
 
     async def until_quiet(self, seconds: float) -> bool:
         """Wait until every job has come to its end, the next occurrences of schedules excepted."""

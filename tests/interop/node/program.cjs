@@ -5,13 +5,12 @@
 // Obeys lines of extended JSON on its standard input, answers each, and says what happens to its
 // jobs. The end of its standard input ends it, so that it never outlives the test that started it.
 
-const { setTimeout: sleep } = require("node:timers/promises");
 const readline = require("node:readline");
+const { CronExpressionParser } = require("cron-parser");
 const { BSON, MongoClient } = require("mongodb");
-const { Queue } = require("./queue.cjs");
+const { Monque } = require(process.env.MONQUE_CORE || "./monque.cjs");
 
 const { EJSON } = BSON;
-const POLL_INTERVAL = 20;
 
 function say(what, details) {
   process.stdout.write(`${EJSON.stringify({ what, ...details }, { relaxed: false })}\n`);
@@ -31,52 +30,72 @@ const mayEnd = new Promise((resolve) => {
   letRunsEnd = resolve;
 });
 
-async function run(queue, handler, job) {
-  say("started", { data: job.data, id: job._id });
-  let owned;
-  try {
-    await handler(job);
-    owned = await queue.complete(job);
-  } catch (error) {
-    owned = await queue.fail(job, error);
-  }
-  say(owned ? "ended" : "lost", { data: job.data, id: job._id });
+/** Say what no event tells: heartbeats, and ends of runs that found their job taken. */
+function watchCommands(client) {
+  const meanings = new Map();
+  client.on("commandStarted", ({ requestId, commandName, command }) => {
+    const [update] = command.updates ?? [];
+    const isHeartbeat = update?.u.$set?.lastHeartbeat && !update.u.$set.status;
+    const isEnd = commandName === "findAndModify" && command.query.claimedBy && command.query._id;
+    if (isHeartbeat) meanings.set(requestId, () => say("heartbeat"));
+    if (isEnd)
+      meanings.set(requestId, (reply) => reply.value || say("lost", { id: command.query._id }));
+  });
+  client.on("commandSucceeded", ({ requestId, reply }) => {
+    meanings.get(requestId)?.(reply);
+    meanings.delete(requestId);
+  });
 }
 
-async function work(queue, name, handler) {
-  for (;;) {
-    const job = await queue.claim(name);
-    if (job) await run(queue, handler, job);
-    else await sleep(POLL_INTERVAL);
-  }
+function ticks({ cron, after, count }) {
+  const expression = CronExpressionParser.parse(cron, { currentDate: after, tz: "UTC" });
+  return Array.from({ length: Number(count) }, () => expression.next().toDate());
 }
 
-async function obey(queue, command) {
+async function obey(monque, command) {
   switch (command.do) {
     case "enqueue":
-      return queue.enqueue(command.name, command.data, command.options);
+      return monque.enqueue(command.name, command.data, command.options);
     case "schedule":
-      return queue.schedule(command.cron, command.name, command.data, command.options);
+      return monque.schedule(command.cron, command.name, command.data, command.options);
+    case "retry":
+      return monque.retryJob(command.id.toString());
     case "work":
-      for (let slot = 0; slot < command.concurrency; slot++)
-        work(queue, command.name, handlers[command.handler]);
+      monque.register(command.name, handlers[command.handler], {
+        concurrency: Number(command.concurrency),
+      });
       return null;
     case "end":
       letRunsEnd();
       return null;
+    case "stop":
+      monque.stop().then(() => say("stopped"));
+      return null;
+    case "ticks":
+      return ticks(command);
     default:
       throw new Error(`no such command: ${command.do}`);
   }
 }
 
-async function main({ uri, database, ...options }) {
-  const jobs = new MongoClient(uri).db(database).collection("monque_jobs");
-  const queue = new Queue(jobs, options);
-  say("ready", { recovered: await queue.initialize() });
-  setInterval(() => queue.heartbeat().then(() => say("heartbeat")), options.heartbeatInterval);
+async function main({ uri, database, exact, ...options }) {
+  const client = new MongoClient(uri, { monitorCommands: true });
+  watchCommands(client);
+  const monque = new Monque(client.db(database, { promoteValues: !exact }), options);
+  let recovered = 0;
+  monque.on("stale:recovered", ({ count }) => {
+    recovered = count;
+  });
+  monque.on("job:start", (job) => say("started", { data: job.data, id: job._id }));
+  for (const event of ["job:complete", "job:fail"])
+    monque.on(event, ({ job }) => say("ended", { data: job.data, id: job._id }));
+  monque.on("job:error", ({ error }) => say("error", { error: error.message }));
+  await monque.initialize();
+  monque.start();
+  say("ready", { recovered });
   for await (const line of readline.createInterface({ input: process.stdin })) {
     const { number, ...command } = EJSON.parse(line, { relaxed: false });
-    obey(queue, command).then(
+    obey(monque, command).then(
       (value) => say("reply", { number, value }),
       (error) => say("reply", { number, error: error.message }),
     );
@@ -84,4 +103,7 @@ async function main({ uri, database, ...options }) {
   process.exit(0);
 }
 
-main(JSON.parse(process.argv[2]));
+main(JSON.parse(process.argv[2])).catch((error) => {
+  say("refused", { error: error.message });
+  process.exit(1);
+});

@@ -12,11 +12,12 @@ import pytest
 from bson import Binary, Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
 
 from monque_core.errors import MonqueConnectionError
+from monque_core.store.tasks.changes import Changes
 from monque_core.store.tasks.planning import LARGEST_SNAPSHOT_BYTES, TaskBrokenError
 from monque_core.store.tasks.queue import TaskCandidate
 from monque_core.tasks.retry import Fixed
 from tests.support.payloads import ONE_OF_EACH
-from tests.support.task_bench import NOW, TaskBench, after
+from tests.support.task_bench import LATEST, NOW, TaskBench, after
 
 if TYPE_CHECKING:
     from pymongo import AsyncMongoClient
@@ -67,6 +68,7 @@ class TestNewRecord:
         assert (planned.matched, planned.parked) == (1, [])
         record = await bench.record()
         del record["_id"]
+        assert record.pop("lastObservedAt") <= await bench.cluster_time()
         assert record == {
             "task": "invoice",
             "sourceDocId": 1,
@@ -140,7 +142,7 @@ class TestNewRecord:
             abroad.define()
             await abroad.source.insert_one({"_id": 1, "n": 1})
             declaration = abroad.definitions["invoice"].declaration
-            planned = await bench.planning.plan(declaration, [1], [], NOW, 1)
+            planned = await bench.planning.plan(declaration, Changes([1]), NOW, 1)
             assert planned.matched == 1
             assert (await abroad.record())["lastObservedValues"] == {"n": 1}
             assert await bench.records.count_documents({}) == 0
@@ -385,11 +387,101 @@ class TestLeaving:
         await bench.put(2, n=1, term=3)
         await bench.plan(1, task="ship")
         declaration = bench.definitions["invoice"].declaration
-        await bench.planning.rearm_all(declaration, after(1), 2)
+        await bench.planning.rearm_all(declaration, LATEST, after(1), 2)
         assert "lastObservedValues" not in await bench.record(1)
         assert (await bench.record(1))["unmatchedAt"] == after(1)
         assert "lastObservedValues" in await bench.record(2), "a newer leader has seen it"
         assert "lastObservedValues" in await bench.record(1, "ship")
+
+
+class TestReplay:
+    """A change stream is read again from its last saved token."""
+
+    @pytest.mark.parametrize("term", [1, 2])
+    async def test_of_a_delete_undoes_nothing_that_was_planned_after_it(
+        self, bench: TaskBench, term: int
+    ) -> None:
+        await bench.put(1, n=1)
+        await bench.source.delete_one({"_id": 1})
+        deleted_at = await bench.cluster_time()
+        await bench.source.insert_one({"_id": 1, "n": 1})
+        await bench.plan(1, deleted=(1,), deleted_at=deleted_at)
+        await bench.edit(status="completed", nextRunAt=None)
+        planned = await bench.record()
+        await bench.plan(1, deleted=(1,), deleted_at=deleted_at, now=after(5), term=term)
+        assert await bench.record() == planned | {"plannedTerm": term}
+
+    async def test_of_a_delete_that_a_reconciliation_was_ahead_of_undoes_nothing(
+        self, bench: TaskBench
+    ) -> None:
+        await bench.put(1, n=1)
+        await bench.source.delete_one({"_id": 1})
+        deleted_at = await bench.cluster_time()
+        await bench.put(1, n=2)
+        await bench.edit(status="completed", nextRunAt=None)
+        planned = await bench.record()
+        await bench.plan(1, deleted=(1,), deleted_at=deleted_at)
+        assert await bench.record() == planned
+
+    async def test_of_what_a_reconciliation_found_unchanged_counts(self, bench: TaskBench) -> None:
+        await bench.put(1, n=1)
+        await bench.edit(status="completed", nextRunAt=None)
+        await bench.source.delete_one({"_id": 1})
+        deleted_at = await bench.cluster_time()
+        await bench.put(1, n=1)
+        assert (await bench.record())["status"] == "completed"
+        await bench.plan(1, deleted=(1,), deleted_at=deleted_at)
+        assert (await bench.record())["status"] == "pending"
+
+    async def test_of_a_delete_counts_where_the_document_is_gone(self, bench: TaskBench) -> None:
+        await bench.put(1, n=1)
+        await bench.put(2, n=1)
+        earlier = Timestamp(1, 1)
+        await bench.source.delete_one({"_id": 1})
+        await bench.plan(1, 2, deleted=(1,), deleted_at=earlier)
+        assert "lastObservedValues" not in await bench.record(1)
+
+    async def test_with_a_later_delete_rearms(self, bench: TaskBench) -> None:
+        await bench.put(1, n=1)
+        await bench.edit(status="completed", nextRunAt=None)
+        await bench.source.delete_one({"_id": 1})
+        deleted_at = await bench.cluster_time()
+        await bench.source.insert_one({"_id": 1, "n": 1})
+        await bench.plan(1, deleted=(1,), deleted_at=deleted_at)
+        assert (await bench.record())["status"] == "pending"
+
+    async def test_of_an_id_that_came_back_as_another_kind_of_number_rearms(
+        self, bench: TaskBench
+    ) -> None:
+        await bench.put(1, n=1)
+        await bench.edit(status="completed", nextRunAt=None)
+        await bench.source.delete_one({"_id": 1})
+        await bench.source.insert_one({"_id": 1.0, "n": 1})
+        await bench.plan(1, 1.0, deleted=(1,))
+        assert (await bench.record())["status"] == "pending"
+
+    async def test_of_a_dropped_collection_undoes_nothing_that_was_planned_after_it(
+        self, bench: TaskBench
+    ) -> None:
+        await bench.put(1, n=1)
+        dropped_at = await bench.cluster_time()
+        await bench.put(2, n=1)
+        # What was planned before this version has no time.
+        await bench.edit(1, lastObservedAt=None)
+        planned = await bench.record(2)
+        declaration = bench.definitions["invoice"].declaration
+        await bench.planning.rearm_all(declaration, dropped_at, after(1), 1)
+        assert "lastObservedValues" not in await bench.record(1)
+        assert await bench.record(2) == planned
+
+    @pytest.mark.parametrize("garbage", ["x", {}, 5, NOW, [Timestamp(1, 1)]])
+    async def test_of_a_delete_counts_where_no_cluster_time_is_stored(
+        self, bench: TaskBench, garbage: Any
+    ) -> None:
+        await bench.put(1, n=1)
+        await bench.edit(status="completed", nextRunAt=None, lastObservedAt=garbage)
+        await bench.plan(1, deleted=(1,), deleted_at=await bench.cluster_time())
+        assert (await bench.record())["status"] == "pending"
 
 
 class TestTerms:

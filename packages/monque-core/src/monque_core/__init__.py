@@ -1,5 +1,7 @@
 """Monque: a job scheduler for Python that lives in one MongoDB collection."""
 
+from typing import TYPE_CHECKING
+
 from monque_core.clock import Clock, ServerClock
 from monque_core.errors import (
     AggregationTimeoutError,
@@ -60,6 +62,19 @@ __all__ = [
     "UnplannableError",
     "Work",
     "WorkerRegistrationError",
+    "__version__",
     "backoff_delay",
     "next_cron_run",
 ]
+
+if TYPE_CHECKING:
+    __version__: str
+else:
+
+    def __getattr__(name: str) -> str:
+        """Return `__version__`, for which reading the metadata takes some milliseconds."""
+        if name != "__version__":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from monque_core.version import installed_version  # noqa: PLC0415  # as above
+
+        return installed_version("monque-core")

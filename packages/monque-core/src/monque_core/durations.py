@@ -6,6 +6,8 @@ import math
 from datetime import timedelta
 from typing import TypeAlias, TypeGuard
 
+from monque_core.display import brief_repr
+
 Duration: TypeAlias = int | float | timedelta
 
 _LONGEST = timedelta(days=365 * 1000)
@@ -31,6 +33,17 @@ def _is_number(value: object) -> TypeGuard[float]:
     if isinstance(value, float):
         return math.isfinite(value)
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def check_limit(timeout: object) -> timedelta:
+    """Return a time to wait; zero is allowed."""
+    try:
+        limit = to_timedelta(timeout)
+    except ValueError as error:
+        raise ValueError(f"timeout={brief_repr(timeout)} {error}") from None
+    if limit.total_seconds() < 0:
+        raise ValueError(f"timeout={brief_repr(timeout)} is negative")
+    return limit
 
 
 def to_milliseconds(duration: timedelta) -> int:

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyee.asyncio import AsyncIOEventEmitter
 
+from monque_core import events
+from monque_core.display import brief_repr, suggestion
 from monque_core.log import log
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+_OF_PYEE = frozenset({"error", "new_listener"})
 
 
 class IsolatingEmitter(AsyncIOEventEmitter):
@@ -21,6 +25,16 @@ class IsolatingEmitter(AsyncIOEventEmitter):
     def off(self, event: str, f: Callable[..., Any]) -> None:
         """Remove a listener."""
         self.remove_listener(event, f)
+
+    # Every way to add a listener, or to remove one, comes through these two.
+
+    def _add_event_handler(self, event: str, k: Callable[..., Any], v: Callable[..., Any]) -> None:
+        _check_event(event)
+        super()._add_event_handler(event, k, v)
+
+    def _remove_listener(self, event: str, f: Callable[..., Any]) -> None:
+        _check_event(event)
+        super()._remove_listener(event, f)
 
     def _emit_run(
         self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -36,6 +50,16 @@ class IsolatingEmitter(AsyncIOEventEmitter):
             task = asyncio.ensure_future(_isolated(result))
             self._waiting.add(task)
             task.add_done_callback(self._waiting.discard)
+
+
+def _check_event(event: object) -> None:
+    """Refuse the name of an event that never happens, and suggest the one that may be meant."""
+    if isinstance(event, str) and (event in events.ALL or event in _OF_PYEE):
+        return
+    close = suggestion(event, sorted(events.ALL))
+    known = ", ".join(sorted(events.ALL))
+    hint = f"did you mean {close!r}?" if close else f"known are {known}"
+    raise ValueError(f"unknown event {brief_repr(event)}: {hint}")
 
 
 async def _isolated(listening: Awaitable[Any]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from monque_core.display import brief_repr, cut
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
@@ -11,6 +13,9 @@ if TYPE_CHECKING:
     from bson import ObjectId
 
     from monque_core.jobs.job import AnyJob
+
+
+_LONGEST_REASON = 300
 
 
 class MonqueError(Exception):
@@ -47,7 +52,7 @@ class InvalidCronError(MonqueError, ValueError):
 
     def __init__(self, expression: object, reason: str) -> None:
         super().__init__(
-            f"invalid cron expression {expression!r}: {reason}; "
+            f"invalid cron expression {brief_repr(expression)}: {cut(reason, _LONGEST_REASON)}; "
             "five fields are expected (minute hour day month weekday), "
             "for example '0 9 * * 1-5', or one of @yearly @monthly @weekly @daily @hourly"
         )
@@ -109,8 +114,8 @@ class UnplannableError(MonqueError):
 
     def __init__(self, task: str, source_id: object, cause: Exception) -> None:
         super().__init__(
-            f"the reactive task {task!r} cannot be planned for the document {source_id!r}, which "
-            f"is left out until it changes: {cause}"
+            f"the reactive task {task!r} cannot be planned for the document "
+            f"{brief_repr(source_id)}, which is left out until it changes: {cause}"
         )
         self.task = task
         self.source_id = source_id

@@ -6,6 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
+from monque_core.display import brief_repr
 from monque_core.jobs.cursor import Cursor
 from monque_core.jobs.rules import check_id, check_name, check_whole_number
 from monque_core.jobs.selector import JobSelector, check_selector
@@ -82,8 +83,8 @@ class Inspector(ABC):
         collection of any size.
         """
         order = _order(sort)
-        if direction not in {"forward", "backward"}:
-            raise ValueError(f"direction={direction!r} must be 'forward' or 'backward'")
+        if direction not in ("forward", "backward"):
+            raise ValueError(f"direction={brief_repr(direction)} must be 'forward' or 'backward'")
         check_whole_number(limit, field="limit", least=1)
         selector = JobSelector() if filter is None else check_selector(filter)
         list_id = f"{sort} {selector.identity}"
@@ -147,9 +148,11 @@ class Inspector(ABC):
         return figures
 
 
-def _order(sort: str) -> Order:
-    by = str(sort).removeprefix("-")
+def _order(sort: object) -> Order:
+    by = sort.removeprefix("-") if isinstance(sort, str) else None
     if by not in get_args(SortName):
         known = ", ".join(get_args(SortName))
-        raise ValueError(f"sort={sort!r} must be one of {known}, with or without a leading minus")
-    return Order(cast("SortName", by), descending=sort.startswith("-"))
+        raise ValueError(
+            f"sort={brief_repr(sort)} must be one of {known}, with or without a leading minus"
+        )
+    return Order(cast("SortName", by), descending=by != sort)

@@ -1,17 +1,20 @@
-"""Logging exceptions that may do anything when they are shown."""
+"""Logging texts and exceptions that may hold anything, and do anything when they are shown."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 
+from monque_core.display import escape
+
 logger = logging.getLogger("monque")
 
 
-def log(level: int, message: str, error: BaseException) -> None:
-    """Log an error with its traceback, or without one if that cannot be put into words."""
+def log(level: int, message: str, error: BaseException | None = None) -> None:
+    """Log a message on one line, and the traceback of an error if that can be put into words."""
+    line = escape(message)
     try:
-        logger.log(level, "%s", message, exc_info=error)
+        logger.log(level, "%s", line, exc_info=error)
     except Exception:  # noqa: BLE001  # a handler may let out what the exception raises
         with contextlib.suppress(Exception):
-            logger.log(level, "%s", message)
+            logger.log(level, "%s", line)

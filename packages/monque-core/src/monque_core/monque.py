@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import uuid
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from monque_core.controller import Controller
-from monque_core.durations import to_timedelta
+from monque_core.display import brief_repr
+from monque_core.durations import check_limit
 from monque_core.emitter import IsolatingEmitter
 from monque_core.inspector import Inspector
 from monque_core.jobs.draft import Limits
@@ -17,6 +20,7 @@ from monque_core.jobs.rules import (
     check_name,
     check_timeout,
 )
+from monque_core.lifecycle import Lifecycle
 from monque_core.options import MonqueOptions, Options
 from monque_core.producer import Producer
 from monque_core.reactions import Reactions
@@ -31,10 +35,10 @@ from monque_core.scheduler.loop import end
 from monque_core.scheduler.recovery import Recovery
 from monque_core.scheduler.runs import Runs
 from monque_core.scheduler.wakeups import Wakeups
-from monque_core.scheduler.workers import Worker, Workers, is_async
+from monque_core.scheduler.workers import Worker, Workers, check_handler, is_async, needs_arguments
 from monque_core.signals import on_signals
 from monque_core.store.store import Store
-from monque_core.tasks.definition import TaskOptions, define
+from monque_core.tasks.definition import TaskOptions, check_options, define
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -79,6 +83,9 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
         self._store = Store(db, self._options)
         self._limits = Limits(self._store.codec, self._options.max_payload_size)
         self._publisher = EventPublisher(self, self._store.contact)
+        self._lifecycle = Lifecycle(
+            self.scheduler_instance_id, self._store, self._workers, self._reactive
+        )
         # One holder for all lives of this object: a lease of its own never keeps it out.
         self._holder = str(uuid.uuid4())
 
@@ -102,8 +109,8 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
 
     @property
     def is_connected(self) -> bool:
-        """Tell whether MongoDB answered when this instance last asked: a producer's health."""
-        return self._is_initialized and not self._store.contact.is_lost
+        """Whether MongoDB answered the last call or `ping`; this asks nothing by itself."""
+        return self._store.contact.is_made
 
     async def initialize(self) -> None:
         """Create the indexes, recover stale jobs and make sure that the instance id is free.
@@ -115,11 +122,7 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
                 return
             adjust(self._options.clock, await self._store.prepare())
             lease = InstanceLease(
-                self._store.leases,
-                self._holder,
-                self._options.clock,
-                self._options,
-                self._publisher,
+                self._store, self._holder, self._options.clock, self._options, self._publisher
             )
             await lease.check()
             recovery = self._recovery()
@@ -130,7 +133,7 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
 
     async def start(self) -> None:
         """Begin to claim and run jobs; does nothing if it does already."""
-        await self._start()
+        await self._start(logs=True)
 
     async def stop(self, timeout: Duration | None = None) -> None:  # noqa: ASYNC109  # part of the contract
         """Stop claiming, wait for running jobs up to the timeout, and leave nothing behind.
@@ -157,7 +160,7 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
         """
         asked_to_stop = asyncio.Event()
         with on_signals(asked_to_stop.set):
-            starting = asyncio.create_task(self._start())
+            starting = asyncio.create_task(self._start(logs=True))
             asking = asyncio.create_task(asked_to_stop.wait())
             try:
                 await asyncio.wait([starting, asking], return_when=asyncio.FIRST_COMPLETED)
@@ -239,6 +242,8 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
         An `async def` handler runs on the event loop, a `def` one in a thread. The timeout
         bounds each run whose job has none of its own.
         """
+        if callable(name):
+            raise needs_arguments("worker", name, '"send-email"')
         check_name(name)
         slots = self._options.worker_concurrency
         if concurrency is not None:
@@ -290,6 +295,9 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
         options are those of `TaskOptions`. An `async def` handler gets a `ReactiveTask`, a `def`
         one, which runs in a thread, a `SyncReactiveTask`.
         """
+        if inspect.isroutine(collection) or isinstance(collection, type):
+            raise needs_arguments("reactive", collection, '"orders", name="invoice"')
+        check_options(options)
         place = self._store.tasks.place_of(collection)
         definition = define(*place, codec=self._store.codec, **options)
         slots = self._options.worker_concurrency
@@ -314,46 +322,57 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
         """
         if not is_async(middleware):
             raise TypeError(
-                f"middleware must be an async function of (job, call_next), not {middleware!r}"
+                "middleware must be an async function of (job, call_next), "
+                f"not {brief_repr(middleware)}"
             )
         self._middleware.append(middleware)
         return middleware
 
-    async def _start(self) -> tuple[Engine, bool]:
+    async def _start(self, *, logs: bool = False) -> tuple[Engine, bool]:
         """Give the running engine, and whether this call has started it."""
         async with self._changing_state:
             if self._engine is not None:
                 return self._engine, False
-            await self.initialize()
-            engine = Engine(
-                self._store,
-                self._holder,
-                self._options,
-                self._workers,
-                self._middleware,
-                self._publisher,
-            )
-            reactor = Reactor(
-                self._store,
-                self._options,
-                self._reactive,
-                engine,
-                TaskEventPublisher(self._publisher),
-            )
-            reactor.serve()
-            await engine.start()
+            with self._lifecycle.starting() if logs else nullcontext():
+                await self.initialize()
+                engine = Engine(
+                    self._store,
+                    self._holder,
+                    self._options,
+                    self._workers,
+                    self._middleware,
+                    self._publisher,
+                )
+                reactor = Reactor(
+                    self._store,
+                    self._options,
+                    self._reactive,
+                    engine,
+                    TaskEventPublisher(self._publisher),
+                )
+                reactor.serve()
+                await engine.start()
             self._engine, self._reactor = engine, reactor
+            if logs:
+                self._lifecycle.started()
             return engine, True
+
+    async def _initialize_aloud(self) -> None:
+        """Initialize as a part of a start, whose log begins with it."""
+        with self._lifecycle.starting():
+            await self.initialize()
 
     async def _stop(self, seconds: float) -> None:
         try:
             async with self._changing_state:
                 engine = self._engine
                 if engine is not None:
+                    self._lifecycle.stopping(engine.active, seconds)
                     try:
-                        await engine.stop(seconds)
+                        cut_short = await engine.stop(seconds)
                     finally:
                         self._engine = self._reactor = None
+                    self._lifecycle.stopped(cut_short)
                 await self._end_listeners()
                 await self._store.dismiss_threads()
         finally:
@@ -405,17 +424,4 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
 
 
 def _worker(name: str, handler: Handler, concurrency: int, timeout: timedelta | None) -> Worker:
-    if not callable(handler):
-        raise TypeError(f"the handler of {name!r} must be callable, not {handler!r}")
-    return Worker(name, handler, concurrency, timeout, is_async(handler))
-
-
-def check_limit(timeout: Duration) -> timedelta:
-    """Return a time to wait; zero is one, too."""
-    try:
-        limit = to_timedelta(timeout)
-    except ValueError as error:
-        raise ValueError(f"timeout={timeout!r} {error}") from None
-    if limit.total_seconds() < 0:
-        raise ValueError(f"timeout={timeout!r} is negative")
-    return limit
+    return Worker(name, check_handler(name, handler), concurrency, timeout, is_async(handler))

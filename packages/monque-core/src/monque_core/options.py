@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 import uuid
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypedDict
 
 from monque_core.clock import Clock, ServerClock, StorableClock
+from monque_core.display import brief_repr, escape, suggestion
 from monque_core.durations import Duration, to_timedelta
+from monque_core.texts import is_collection_name, is_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -22,7 +22,10 @@ _ZERO = timedelta(0)
 
 @dataclass(frozen=True, kw_only=True)
 class JobRetention:
-    """How long finished jobs stay: ages in seconds or `timedelta`, None keeps them for ever."""
+    """How long finished jobs stay: ages in seconds or `timedelta`, None keeps them for ever.
+
+    Without any age, `JobRetention()` keeps them all on purpose, and nobody warns of it.
+    """
 
     completed: Duration | None = None
     failed: Duration | None = None
@@ -149,14 +152,14 @@ class Options:
 
 
 def _bad(name: str, value: object, allowed: str) -> ValueError:
-    return ValueError(f"option {name}={value!r} is not allowed: it must be {allowed}")
+    return ValueError(f"option {name}={brief_repr(value)} is not allowed: it must be {allowed}")
 
 
 def unknown_option(name: object, known: Collection[str]) -> ValueError:
     """Say that there is no such option, and which one may be meant."""
-    close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(sorted(known))}"
-    return ValueError(f"unknown option {name!r}: {hint}")
+    close = suggestion(name, known)
+    hint = f"did you mean {close!r}?" if close else f"known are {', '.join(sorted(known))}"
+    return ValueError(f"unknown option {brief_repr(name)}: {hint}")
 
 
 def _duration(name: str, value: object, least: timedelta) -> timedelta:
@@ -210,19 +213,19 @@ def _share(name: str, value: object) -> float:
 
 
 def _instance_id(name: str, value: object) -> str:
-    if not isinstance(value, str) or not value.strip() or len(value) > 255:
-        raise _bad(name, value, "a non-blank text of at most 255 characters")
+    allowed = "a non-blank text of at most 255 characters, none of them a control character"
+    if not is_text(value) or not value.strip() or len(value) > 255 or escape(value) != value:
+        raise _bad(name, value, allowed)
     return value
 
 
 def _collection_name(name: str, value: object) -> str:
-    allowed = (
-        "a MongoDB collection name: not empty, at most 200 characters, no '$' or control "
-        "character, no leading 'system.', no '.' at either end and no '..'"
-    )
-    if not isinstance(value, str) or not 0 < len(value) <= 200:
-        raise _bad(name, value, allowed)
-    if re.search(r"[$\x00-\x1f\x7f]|^\.|\.$|\.\.|^system\.", value):
+    if not is_collection_name(value) or len(value) > 200:
+        allowed = (
+            "a MongoDB collection name: not empty, at most 200 characters, no '$', control "
+            "character or half of a surrogate pair, no leading 'system.', no '.' at either end "
+            "and no '..'"
+        )
         raise _bad(name, value, allowed)
     return value
 

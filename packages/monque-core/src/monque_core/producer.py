@@ -6,9 +6,14 @@ import logging
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
+from pymongo.errors import PyMongoError
+
 from monque_core.clock import ServerClock
+from monque_core.durations import check_limit
+from monque_core.errors import MonqueConnectionError
 from monque_core.jobs.draft import Limits, alike, draft_job, draft_schedule
 from monque_core.jobs.rules import check_name, check_unique_key
+from monque_core.log import log
 from monque_core.scheduler.lease import adjust
 from monque_core.store.handle import native_session
 
@@ -23,7 +28,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 T = TypeVar("T")
-logger = logging.getLogger("monque")
 
 
 class Producer(ABC):
@@ -168,6 +172,13 @@ class Producer(ABC):
 
         transaction = native_session(session)
         wanted = await self._ready(draft)
+        read_as = wanted.repeat_interval or ""
+        if len(cron.split()) < len(read_as.split()):
+            log(
+                logging.WARNING,
+                f"the cron expression {cron!r} of {name} has fewer than five fields "
+                f"and is read as {read_as!r}",
+            )
         job: Job[T] = await self._store.schedules.put(wanted, transaction)
         if transaction is None:
             self._notice([job])
@@ -183,6 +194,19 @@ class Producer(ABC):
             check_unique_key(unique_key)
         await self.initialize()
         return await self._store.schedules.remove(name, unique_key, self._options.clock.now())
+
+    async def ping(self, timeout: Duration = 1) -> bool:  # noqa: ASYNC109  # bounds the driver, too
+        """Return whether MongoDB answers within the timeout: the health of a producer.
+
+        Nothing needs to be initialized or started. The reason of a False is logged.
+        """
+        seconds = check_limit(timeout).total_seconds()
+        try:
+            await self._store.ping(seconds)
+        except (MonqueConnectionError, PyMongoError) as error:
+            log(logging.WARNING, f"MongoDB did not answer a ping within {seconds:g} s: {error}")
+            return False
+        return True
 
     async def _ready(self, draft: Callable[[], R]) -> R:
         """Check a draft before MongoDB is touched, then draft by the server's clock."""
@@ -208,6 +232,6 @@ class Producer(ABC):
             adjust(self._options.clock, await self._store.read_clock())
         except Exception as error:  # noqa: BLE001  # whatever it is, the job is to be stored
             # What is about to be stored tells better whether MongoDB is there, and is repeated.
-            logger.debug("the server's clock could not be read: %s", error)
+            log(logging.DEBUG, f"the server's clock could not be read: {error}")
         finally:
             self._is_reading_clock = False

@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Literal
 
+from monque_core.display import brief_repr
 from monque_core.errors import MonqueError
 from monque_core.jobs.rules import check_name, check_whole_number
-from monque_core.tasks.selector import TaskSelector
+from monque_core.tasks.selector import TaskSelector, check_storable_id
 
 if TYPE_CHECKING:
     from monque_core.options import Options
@@ -43,10 +44,10 @@ class Reactions(ABC):
         `collection` is the source collection, `error` a part of the last error. Hand back the
         cursor of a page for the one after or before it.
         """
-        selector = _selector(name, collection, status, source_id, error)
+        selector = self._selector(name, collection, status, source_id, error)
         check_whole_number(limit, field="limit", least=1)
-        if direction not in {"forward", "backward"}:
-            raise ValueError(f"direction={direction!r} must be 'forward' or 'backward'")
+        if direction not in ("forward", "backward"):
+            raise ValueError(f"direction={brief_repr(direction)} must be 'forward' or 'backward'")
         await self.initialize()
         return await self._store.tasks.listing.page(selector, limit, cursor, direction)
 
@@ -60,7 +61,7 @@ class Reactions(ABC):
         error: str | None = None,
     ) -> int:
         """Count the records that `get_reactive_tasks` would show."""
-        selector = _selector(name, collection, status, source_id, error)
+        selector = self._selector(name, collection, status, source_id, error)
         await self.initialize()
         return await self._store.tasks.listing.count(selector)
 
@@ -79,7 +80,7 @@ class Reactions(ABC):
         What runs at the moment runs once more afterwards. Choosing nothing means everything, and
         must be asked for with `everything=True`.
         """
-        selector = _selector(name, collection, status, source_id, error)
+        selector = self._selector(name, collection, status, source_id, error)
         if selector == TaskSelector() and not everything:
             raise ValueError(
                 "retry_reactive_tasks() without a choice would run every task for every document "
@@ -108,14 +109,16 @@ class Reactions(ABC):
         await self.initialize()
         return await self._store.tasks.statistics.read(self._options.clock.now())
 
-
-def _selector(
-    name: str | None,
-    collection: str | None,
-    status: TaskStatuses | None,
-    source_id: Any,
-    error: str | None,
-) -> TaskSelector:
-    return TaskSelector(
-        name=name, collection=collection, status=status, source_id=source_id, error=error
-    )
+    def _selector(
+        self,
+        name: str | None,
+        collection: str | None,
+        status: TaskStatuses | None,
+        source_id: Any,
+        error: str | None,
+    ) -> TaskSelector:
+        if source_id is not None:
+            check_storable_id(source_id, self._store.codec)
+        return TaskSelector(
+            name=name, collection=collection, status=status, source_id=source_id, error=error
+        )

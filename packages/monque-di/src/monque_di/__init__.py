@@ -1,5 +1,7 @@
 """Monque's jobs as classes, built and wired by dependency-injector."""
 
+from typing import TYPE_CHECKING
+
 from monque_di.connection import resolve_database
 from monque_di.container import MonqueContainer
 from monque_di.decorators import cron, job, job_controller
@@ -17,6 +19,7 @@ __all__ = [
     "MonqueService",
     "RunScoped",
     "WiringError",
+    "__version__",
     "cron",
     "current_job",
     "job",
@@ -26,3 +29,15 @@ __all__ = [
     "run",
     "run_job",
 ]
+
+if TYPE_CHECKING:
+    __version__: str
+else:
+
+    def __getattr__(name: str) -> str:
+        """Return `__version__`, for which reading the metadata takes some milliseconds."""
+        if name != "__version__":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from monque_core.version import installed_version  # noqa: PLC0415  # as above
+
+        return installed_version("monque-di")

@@ -6,7 +6,12 @@ from typing import Any, ClassVar
 
 from dependency_injector import containers, providers
 
-from monque_di.resource import ConnectionSource, MonqueContainerInstance, MonqueResource
+from monque_di.resource import (
+    ConnectionSource,
+    MonqueContainerInstance,
+    MonqueResource,
+    PackageSource,
+)
 from monque_di.running import run_monque
 from monque_di.service import MonqueService, Seat
 
@@ -22,9 +27,10 @@ class MonqueContainer(containers.DeclarativeContainer):
     connection: providers.Provider[Any] = ConnectionSource()
     options: providers.Provider[Any] = providers.Object(None)
     jobs: providers.Provider[Any] = providers.Object(())
-    packages: providers.Provider[Any] = providers.Object(())
+    packages: providers.Provider[Any] = PackageSource(())
 
-    seat = providers.Singleton(Seat)
+    __self__ = providers.Self()
+    seat = providers.Singleton(Seat, __self__)
     occupant = providers.Callable(Seat.get_monque, seat)
     service = providers.Singleton(MonqueService, seat)
     monque = MonqueResource(run_monque)

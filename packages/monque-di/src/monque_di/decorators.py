@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, overload
 
-from monque_di.enqueueing import add_enqueue
+from monque_di.enqueueing import add_members
 from monque_di.marks import ClassMarks, ControllerMark, CronMark, JobMark, Lifetime
 from monque_di.methods import JobMethod
 
@@ -23,8 +23,8 @@ K = TypeVar("K", JobMark, CronMark)
 
 
 def job(
-    *,
     name: str,
+    *,
     concurrency: int | None = None,
     timeout: float | timedelta | None = None,
     replace: bool = False,
@@ -36,6 +36,9 @@ def job(
     `replace` are those of `Monque.worker`. `scope="singleton"` builds the class once instead of
     for each run; of a controller it is `@job_controller` that tells.
     """
+    if callable(name):
+        shown = getattr(name, "__qualname__", repr(name))
+        raise TypeError(f'@job was put on {shown} without a name: write @job("send-email")')
     _check_scope(scope)
     _check_name(name)
     return Marker(
@@ -130,7 +133,7 @@ def _mark_class(target: type, mark: JobMark | CronMark) -> None:
         raise TypeError(f"{target.__qualname__} has two @job: a class has one name")
     else:
         dataclasses.replace(marks, job=mark).put_on(target)
-    add_enqueue(target)
+    add_members(target)
 
 
 def _check_name(name: object) -> None:

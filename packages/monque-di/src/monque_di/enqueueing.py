@@ -30,11 +30,24 @@ class EnqueueOptions(TypedDict, total=False):
     session: object
 
 
-class JobHandler(Generic[D]):
-    """The optional base of a job class, from which type checkers know its `enqueue`.
+class JobName:
+    """The name of a job class, as its attribute `job_name`; a class of its own may hide it."""
 
-    `@job` gives every class that method; but what a decorator adds to a class, no checker sees.
+    def __get__(self, instance: object, owner: type) -> str:
+        try:
+            return job_name(owner)
+        except TypeError as error:
+            raise AttributeError(str(error)) from None
+
+
+class JobHandler(Generic[D]):
+    """The optional base of a job class, from which type checkers know `job_name` and `enqueue`.
+
+    `@job` gives both to every class; but what a decorator adds to a class, no checker sees.
     """
+
+    job_name = JobName()
+    """The name of the job, for `queue.get_jobs(name=SendEmail.job_name)` and the like."""
 
     @classmethod
     async def enqueue(cls, queue: Queue, data: D, **options: Unpack[EnqueueOptions]) -> Job[D]:
@@ -42,10 +55,11 @@ class JobHandler(Generic[D]):
         return await send(queue, job_name(cls), data, options)
 
 
-def add_enqueue(target: type) -> None:
-    """Give a class the method `enqueue`, unless it has one of that name."""
-    if not hasattr(target, "enqueue"):
-        target.enqueue = vars(JobHandler)["enqueue"]  # type: ignore[attr-defined]  # it is new
+def add_members(target: type) -> None:
+    """Give a class `enqueue` and `job_name`, unless it has something of that name."""
+    for name in ("enqueue", "job_name"):
+        if not hasattr(target, name):
+            setattr(target, name, vars(JobHandler)[name])
 
 
 def job_name(target: type) -> str:
@@ -53,7 +67,7 @@ def job_name(target: type) -> str:
     marks = ClassMarks.of(target) or ClassMarks()
     name = name_in(marks.job, marks.crons)
     if name is None:
-        raise TypeError(f"{target.__qualname__} is no job: it needs a @job(name=…) of its own")
+        raise TypeError(f'{target.__qualname__} is no job: it needs a @job("…") of its own')
     return name
 
 

@@ -28,12 +28,7 @@ async def lifespan(container: AnyContainer) -> AsyncIterator[None]:
     nothing running.
     """
     resources = list(outwards(container)[0].traverse(types=[providers.BaseResource]))
-    queues = [resource for resource in resources if isinstance(resource, MonqueResource)]
-    if not queues:
-        raise MonqueError(
-            f"no MonqueContainer in {container.parent_name or type(container).__name__}: add "
-            "monque = providers.Container(MonqueContainer, connection=…, jobs=[…])"
-        )
+    queues = queues_in(container)
     if any(queue.initialized for queue in queues):
         raise MonqueError("this application runs already: its lifespan is entered once at a time")
     try:
@@ -43,6 +38,17 @@ async def lifespan(container: AnyContainer) -> AsyncIterator[None]:
     finally:
         # What has begun to stop is owed its end, though who waits for it may be cancelled.
         await unhindered(_shut_down(resources))
+
+
+def queues_in(container: AnyContainer) -> list[MonqueResource]:
+    """Return the Monque of every `MonqueContainer` in a container; at least one is expected."""
+    queues = list(outwards(container)[0].traverse(types=[MonqueResource]))
+    if not queues:
+        raise MonqueError(
+            f"no MonqueContainer in {container.parent_name or type(container).__name__}: add "
+            "monque = providers.Container(MonqueContainer, connection=…, jobs=[…])"
+        )
+    return queues
 
 
 async def run(container: AnyContainer) -> None:

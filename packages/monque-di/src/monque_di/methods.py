@@ -86,8 +86,8 @@ class ControllerJob(Generic[S, D, R]):
         self.owner = owner
 
     @property
-    def name(self) -> str:
-        """Give the full name of the job."""
+    def job_name(self) -> str:
+        """Return the full name of the job."""
         own_name = name_in(self.method.job, self.method.crons)
         marks = ClassMarks.of(self.owner)
         if own_name is None or marks is None or marks.controller is None:
@@ -99,7 +99,7 @@ class ControllerJob(Generic[S, D, R]):
 
     async def enqueue(self, queue: Queue, data: D, **options: Unpack[EnqueueOptions]) -> Job[D]:
         """Store a job for this method; the options are those of `Monque.enqueue`."""
-        return await send(queue, self.name, data, options)
+        return await send(queue, self.job_name, data, options)
 
     def __call__(self, instance: S, job: Job[D], *args: Any, **kwargs: Any) -> R:
         """Call the method, as a function of the class."""

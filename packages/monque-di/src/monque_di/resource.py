@@ -31,6 +31,21 @@ class ConnectionSource(providers.Dependency[Any]):
         return super().override(provider)
 
 
+class PackageSource(providers.Object[Any]):
+    """The place of the packages, whose modules are kept as they are when a container is copied.
+
+    dependency-injector deep-copies the arguments of a nested container, after the container
+    itself and with the same memo; Python cannot copy a module.
+    """
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        for source in self.overridden:
+            given = getattr(source, "provides", None)
+            packages = given if isinstance(given, (list, tuple, set, frozenset)) else [given]
+            memo.update({id(each): each for each in packages if inspect.ismodule(each)})
+        return super().__deepcopy__(memo)
+
+
 class MonqueResource(providers.Resource[Any]):
     """A resource that starts after the others of its application and is shut down before them.
 

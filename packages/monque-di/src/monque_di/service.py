@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
 
+    from monque_di.catalogue import AnyContainer
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -23,7 +25,8 @@ _NOT_STARTED = (
 class Seat:
     """The place of the one `Monque` that a container runs, taken or free."""
 
-    def __init__(self) -> None:
+    def __init__(self, container: AnyContainer) -> None:
+        self.container = container
         self._monque: Monque | None = None
         self._processes_jobs = True
         self._why_free = _NOT_STARTED
@@ -54,6 +57,11 @@ class Seat:
         return self._monque
 
     @property
+    def runs_jobs(self) -> bool:
+        """Whether there is an instance, and it is more than a producer."""
+        return self._monque is not None and self._processes_jobs
+
+    @property
     def is_healthy(self) -> bool:
         """Tell whether the instance does what it is there for."""
         if self._monque is None and self._why_free == _NOT_STARTED:
@@ -81,13 +89,21 @@ class MonqueService:
         self._seat = seat
 
     @property
+    def container(self) -> AnyContainer:
+        """Return the `MonqueContainer` that this is the service of."""
+        return self._seat.container
+
+    @property
     def monque(self) -> Monque:
         """Give the instance behind this; a `MonqueError` says why there is none."""
         return self._seat.get_monque()
 
     @property
     def is_healthy(self) -> bool:
-        """Tell whether it runs jobs, or as a producer has MongoDB's ear; False before the start."""
+        """Whether it runs jobs; of a producer, whether MongoDB answered the last call or `ping`.
+
+        It asks nothing by itself, and is False before the start.
+        """
         return self._seat.is_healthy
 
     enqueue = _forwarded(Monque.enqueue)
@@ -95,6 +111,8 @@ class MonqueService:
     now = _forwarded(Monque.now)
     schedule = _forwarded(Monque.schedule)
     unschedule = _forwarded(Monque.unschedule)
+    ping = _forwarded(Monque.ping)
+    run_until_idle = _forwarded(Monque.run_until_idle)
 
     cancel_job = _forwarded(Monque.cancel_job)
     cancel_jobs = _forwarded(Monque.cancel_jobs)

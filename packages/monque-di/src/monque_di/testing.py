@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from bson import ObjectId
-
-from monque_core import Job, JobStatus
 from monque_di.discovery import Discovery
 from monque_di.errors import WiringError
 from monque_di.methods import ControllerJob
@@ -18,6 +14,7 @@ from monque_di.tenant import unhindered
 from monque_di.workers import Workers, handle
 
 if TYPE_CHECKING:
+    from monque_core import Job
     from monque_di.catalogue import AnyContainer
 
 
@@ -40,7 +37,9 @@ async def run_job(
     if problems or not declared:
         raise WiringError(problems or [_without_a_method(registry)])
     await workers.build_singletons()
-    job = _job(declared[0].name, data)
+    from monque_core.testing.jobs import make_job  # noqa: PLC0415  # no worker needs it
+
+    job = make_job(data, name=declared[0].name)
 
     async def call_handler() -> Any:
         if declared[0].is_async:
@@ -68,19 +67,3 @@ async def _in_a_thread(job: Job[Any]) -> Any:
             raise RuntimeError("the handler raised StopIteration") from error
 
     return await unhindered(asyncio.to_thread(call))
-
-
-def _job(name: str, data: object) -> Job[Any]:
-    """Give a job as it is in its first run."""
-    now = datetime.now(UTC)
-    return Job(
-        id=ObjectId(),
-        name=name,
-        data=data,
-        status=JobStatus.PROCESSING,
-        next_run_at=now,
-        created_at=now,
-        updated_at=now,
-        locked_at=now,
-        claims=1,
-    )

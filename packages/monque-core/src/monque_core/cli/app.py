@@ -1,6 +1,5 @@
 """The commands, put together."""
 
-import importlib.metadata
 from typing import Annotated
 
 import typer
@@ -8,6 +7,7 @@ import typer
 from monque_core.cli import doctor, jobs, local, reactive, schedules, stats, top, worker
 from monque_core.cli.connection import Settings
 from monque_core.cli.examples import examples
+from monque_core.version import installed_version
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -19,11 +19,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:  # as typer calls it
     if wanted:
-        try:
-            version = importlib.metadata.version("monque-core")
-        except importlib.metadata.PackageNotFoundError:
-            version = "of a source tree that is not installed"
-        typer.echo(f"monque {version}")
+        typer.echo(f"monque {installed_version('monque-core')}")
         raise typer.Exit
 
 

@@ -12,6 +12,7 @@ from monque_core.cli.connection import connected
 from monque_core.cli.exit_codes import REFUSED
 from monque_core.cli.output import ask, print_json, say
 from monque_core.errors import JobStateError
+from monque_core.events import JOB_CANCELLED
 from monque_core.jobs.job import JobStatus
 from monque_core.jobs.rules import check_id, resolve_run_at
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _LONG_WORK = 1000
 """From so many jobs on, a progress bar is worth it."""
 _PAGE_SIZE = 500
+UNCHANGED: Final = "unchanged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +41,26 @@ class Action:
     statuses: tuple[StatusName, ...]
     """It applies to jobs in one of these."""
     to_one: Callable[[Connection, str], Awaitable[object]]
-    """Gives what is false if there is no such job."""
+    """Returns what is false if there is no such job, and `UNCHANGED` if nothing was to be done."""
     to_many: Callable[[Connection, JobSelector, Progress], Awaitable[int]]
+
+
+async def _cancel(connection: Connection, job_id: str) -> object:
+    cancelled: list[object] = []
+    # The event is what tells a job that was cancelled now from one that was cancelled before.
+    connection.monque.on(JOB_CANCELLED, cancelled.append)
+    try:
+        job = await connection.monque.cancel_job(job_id)
+    finally:
+        connection.monque.off(JOB_CANCELLED, cancelled.append)
+    return UNCHANGED if job and not cancelled else job
 
 
 CANCEL: Final = Action(
     "cancel",
     "cancelled",
     (JobStatus.PENDING,),
-    lambda connection, job_id: connection.monque.cancel_job(job_id),
+    _cancel,
     lambda connection, chosen, progress: connection.monque.cancel_jobs(chosen, progress=progress),
 )
 RETRY: Final = Action(
@@ -142,8 +155,7 @@ async def perform(
     refused: dict[str, str] = {}
     async with connected(settings) as connection:
         if choice.ids:
-            refused = await _one_by_one(connection, action, choice.ids)
-            changed = len(choice.ids) - len(refused)
+            changed, refused = await _one_by_one(connection, action, choice.ids)
         else:
             changed = await _in_bulk(connection, action, choice.selector, yes=yes)
     tell(action.verb, f"{counted(changed, 'job')} {action.done}", changed, refused, as_json=as_json)
@@ -165,16 +177,24 @@ def tell(
     typer.echo(done)
 
 
-async def _one_by_one(connection: Connection, action: Action, ids: Sequence[str]) -> dict[str, str]:
-    """Act on each id, and give the reasons why some could not be."""
-    refused: dict[str, str] = {}
+async def _one_by_one(
+    connection: Connection, action: Action, ids: Sequence[str]
+) -> tuple[int, dict[str, str]]:
+    """Act on each id; return how many were changed, and why some could not be."""
+    changed, refused = 0, dict[str, str]()
     for job_id in ids:
         try:
-            if not await action.to_one(connection, job_id):
-                refused[job_id] = f"there is no job {job_id}"
+            done = await action.to_one(connection, job_id)
         except JobStateError as error:
             refused[job_id] = str(error)
-    return refused
+            continue
+        if done == UNCHANGED:
+            say(f"job {job_id} was {action.done} already")
+        elif done:
+            changed += 1
+        else:
+            refused[job_id] = f"there is no job {job_id}"
+    return changed, refused
 
 
 async def _in_bulk(

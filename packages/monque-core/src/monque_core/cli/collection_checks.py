@@ -10,8 +10,17 @@ from monque_core.cli.schedules import UNCLAIMED_AFTER
 from monque_core.cli.times import brief, shown
 from monque_core.jobs.job import JobStatus
 from monque_core.options import Options
-from monque_core.store.indexes import PENDING, PROCESSING, RECURRING, job_indexes
+from monque_core.store.indexes import (
+    CLAIM,
+    IN_PROCESS,
+    PENDING,
+    PROCESSING,
+    RECURRING,
+    RETENTION,
+    job_indexes,
+)
 from monque_core.store.staleness import stale
+from monque_core.store.transitions import COUNTED_CLAIMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,6 +32,7 @@ if TYPE_CHECKING:
 
 _OURS = "monque_py_"
 _UNUSED_FOR = timedelta(days=7)
+_MANY_FINISHED = 10_000
 _MANY_INTERRUPTIONS = 2
 _MOST_NAMES = 5
 LONGEST_MS = 30_000
@@ -108,6 +118,31 @@ async def check_index_use(db: Database, collection: str) -> list[Finding]:
     return findings or [Finding(OK, "index use", counts or "not counted")]
 
 
+@check("retention")
+async def check_retention(db: Database, collection: str) -> list[Finding]:
+    """Ask whether finished jobs pile up."""
+    stored = await db[collection].index_information()
+    if not stored:
+        return []
+    if RETENTION in stored:
+        return [Finding(OK, "retention", "finished jobs are deleted by their age")]
+    active = sum(
+        [
+            await db[collection].count_documents(part, hint=index, maxTimeMS=LONGEST_MS)
+            for part, index in ((PENDING, CLAIM), (PROCESSING, IN_PROCESS))
+        ]
+    )
+    finished = max(0, await db[collection].estimated_document_count() - active)
+    message = f"about {finished} finished job(s) are stored, and none is ever deleted"
+    if finished < _MANY_FINISHED:
+        return [Finding(OK, "retention", message)]
+    advice = (
+        "set job_retention on the workers; once by hand: "
+        "monque jobs delete --status completed --older-than 30d"
+    )
+    return [Finding(WARNING, "retention", message, advice)]
+
+
 @check("instances")
 async def check_instances(db: Database, collection: str) -> list[Finding]:
     """Ask whether anybody is there to run jobs."""
@@ -145,7 +180,7 @@ async def check_poison_jobs(db: Database, collection: str) -> list[Finding]:
     """Ask for jobs that kill the processes they run in."""
     fails = {"$ifNull": ["$failCount", 0]}
     running = {"$cond": [{"$eq": ["$status", JobStatus.PROCESSING]}, 1, 0]}
-    interruptions = {"$subtract": ["$claims", {"$add": [fails, running]}]}
+    interruptions = {"$subtract": [COUNTED_CLAIMS, {"$add": [fails, running]}]}
     suspects = await _names(
         db,
         collection,
@@ -225,6 +260,7 @@ def told(counts: Mapping[str, int]) -> str:
 COLLECTION_CHECKS: Final[Sequence[Check]] = (
     check_indexes,
     check_index_use,
+    check_retention,
     check_instances,
     check_stale_jobs,
     check_poison_jobs,

@@ -12,8 +12,13 @@ from pymongo import AsyncMongoClient
 from pymongo.errors import ConfigurationError
 
 from monque_core.clock import ServerClock
+from monque_core.display import brief_repr
 from monque_core.monque import Monque
+from monque_core.store.handle import Handle
+from monque_core.store.leases import Leases
 from monque_core.store.selection import selected
+from monque_core.store.tasks.progress import LEADER
+from monque_core.texts import has_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
@@ -91,6 +96,12 @@ async def connected(
         yield Connection(db, db[settings.collection], monque, clock)
 
 
+async def leader_of(db: AsyncDatabase[dict[str, Any]], collection: str) -> str | None:
+    """Return the instance that plans reactive tasks at the moment, None if none does."""
+    lease = await Leases(Handle(db).collection(f"{collection}_meta")).read(LEADER)
+    return None if lease is None or lease.is_expired else lease.holder
+
+
 def run(work: Coroutine[Any, Any, R]) -> R:
     """Do the work of a command."""
     return asyncio.run(work)
@@ -115,6 +126,10 @@ def _database(
     client: AsyncMongoClient[dict[str, Any]], settings: Settings
 ) -> AsyncDatabase[dict[str, Any]]:
     if settings.database:
+        if has_surrogates(settings.database):
+            raise typer.BadParameter(
+                f"the database {brief_repr(settings.database)} cannot exist: UTF-8 cannot hold it"
+            )
         return client[settings.database]
     try:
         return client.get_default_database()

@@ -9,6 +9,7 @@ from monque_core.cli.examples import examples
 from monque_core.cli.exit_codes import REFUSED
 from monque_core.cli.findings import PROBLEM, WARNING, Finding
 from monque_core.cli.output import coloured, print_json
+from monque_core.display import escape
 from monque_core.errors import MonqueConnectionError
 
 
@@ -18,7 +19,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def doctor(context: typer.Context, as_json: options.Json = False) -> None:
-    """Check the server, its clock, the indexes, and the state of jobs and reactive tasks.
+    """Check the server, the indexes, jobs and reactive tasks.
 
     It changes nothing. The exit code is 1 if there is a problem; a warning is none.
     """
@@ -55,6 +56,6 @@ async def _examine(settings: Settings) -> list[Finding]:
 
 def _tell(finding: Finding) -> None:
     level = coloured(finding.level, finding.level.ljust(len(PROBLEM)))
-    typer.echo(f"{level}  {finding.subject}: {finding.message}")
+    typer.echo(f"{level}  {escape(f'{finding.subject}: {finding.message}')}")
     if finding.advice:
-        typer.echo(f"{' ' * len(PROBLEM)}  → {finding.advice}")
+        typer.echo(f"{' ' * len(PROBLEM)}  → {escape(finding.advice)}")

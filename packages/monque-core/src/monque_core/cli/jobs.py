@@ -1,5 +1,7 @@
 """`monque jobs`: look at jobs and change them."""
 
+from collections.abc import Callable
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -9,10 +11,14 @@ from monque_core.cli import bulk, options
 from monque_core.cli.connection import Settings, connected, run
 from monque_core.cli.examples import examples
 from monque_core.cli.exit_codes import REFUSED
-from monque_core.cli.output import job_record, print_fields, print_json, print_table, say
-from monque_core.cli.times import shown
+from monque_core.cli.output import first_line, job_record, print_fields, print_json, say
+from monque_core.cli.tables import Fit, print_table
+from monque_core.cli.times import away, shown
+from monque_core.display import to_json
 from monque_core.jobs.job import AnyJob
 from monque_core.jobs.selector import JobSelector
+
+_FIT = Fit(optional=("CREATED", "DUE"), elastic={"NAME": 12, "ERROR": 20})
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -82,6 +88,7 @@ async def _list(
         page = await connection.monque.get_jobs_with_cursor(
             cursor=cursor, limit=limit, filter=chosen, sort=sort.value
         )
+        now = connection.now()
     if as_json:
         jobs = [job_record(job) for job in page.jobs]
         print_json({"jobs": jobs, "cursor": page.cursor, "has_next": page.has_next})
@@ -90,21 +97,18 @@ async def _list(
         say("no job matches")
         return
     print_table(
-        ("ID", "NAME", "STATUS", "DUE", "CREATED", "FAILS"),
-        (
-            (
-                job.id,
-                job.name,
-                job.status,
-                shown(job.next_run_at),
-                shown(job.created_at),
-                job.fail_count,
-            )
-            for job in page.jobs
-        ),
+        ("ID", "NAME", "STATUS", "DUE", "CREATED", "FAILS", "ERROR"),
+        (_row(job, shown) for job in page.jobs),
+        (_row(job, lambda moment: away(moment, now)) for job in page.jobs),
+        fit=_FIT,
     )
     if page.has_next:
         say(f"there are more: add --cursor {page.cursor}")
+
+
+def _row(job: AnyJob, write: Callable[[datetime], str]) -> tuple[object, ...]:
+    times = (write(job.next_run_at), write(job.created_at))
+    return (job.id, job.name, job.status, *times, job.fail_count, first_line(job.fail_reason))
 
 
 @app.command(epilog=examples("monque jobs show 66f2a1c5e4b0a1b2c3d4e5f6"))
@@ -123,6 +127,7 @@ def show(
         print_json(record)
         return
     del record["deduplicated"]
+    record["data"] = to_json(record["data"])
     print_fields(record.items())
 
 
@@ -148,7 +153,7 @@ def cancel(
     yes: options.Yes = False,
     as_json: options.Json = False,
 ) -> None:
-    """Cancel pending jobs, by their ids or all that the options choose."""
+    """Cancel pending jobs, by id or chosen by options."""
     chosen = options.selector(name, status, older_than, newer_than)
     choice = bulk.Choice.of(bulk.CANCEL, ids, chosen, everything=everything)
     run(bulk.perform(Settings.of(context), bulk.CANCEL, choice, yes=yes, as_json=as_json))
@@ -171,10 +176,10 @@ def retry(
     yes: options.Yes = False,
     as_json: options.Json = False,
 ) -> None:
-    """Make failed or cancelled jobs pending again, with all their attempts.
+    """Make failed or cancelled jobs pending again.
 
-    In bulk they become due over some seconds, not all at once, and one whose unique key is active
-    again is skipped.
+    They have all their runs again. In bulk they become due over some seconds, not all at once, and
+    one whose unique key is active again is skipped.
     """
     chosen = options.selector(name, status, older_than, newer_than)
     choice = bulk.Choice.of(bulk.RETRY, ids, chosen, everything=everything)
@@ -200,7 +205,10 @@ def reschedule(
     yes: options.Yes = False,
     as_json: options.Json = False,
 ) -> None:
-    """Move pending jobs to another time; --run-at or --delay says to which."""
+    """Move pending jobs to another time.
+
+    --run-at or --delay says to which.
+    """
     if (run_at is None) == (delay is None):
         raise typer.BadParameter("give --run-at or --delay")
     action = bulk.reschedule_to(run_at, delay)
@@ -226,7 +234,10 @@ def delete(
     yes: options.Yes = False,
     as_json: options.Json = False,
 ) -> None:
-    """Delete jobs in whatever status; a run that is under way is cancelled."""
+    """Delete jobs in any status.
+
+    A run that is under way is cancelled.
+    """
     chosen = options.selector(name, status, older_than, newer_than)
     choice = bulk.Choice.of(bulk.DELETE, ids, chosen, everything=everything)
     run(bulk.perform(Settings.of(context), bulk.DELETE, choice, yes=yes, as_json=as_json))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from datetime import UTC, datetime
 from enum import StrEnum
 
+from monque_core.display import escape_lines, to_json
+
 _TEXT = "%(asctime)s %(levelname)-7s %(name)s[%(process)d] %(message)s"
+_INDENT = "    "
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -28,6 +30,17 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
+class TextFormatter(logging.Formatter):
+    """One line per record, and indented below it the other lines of its message and traceback.
+
+    So no text of an exception looks like a record of its own, or changes what a terminal shows.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a record."""
+        return escape_lines(super().format(record), _INDENT)
+
+
 class JsonFormatter(logging.Formatter):
     """One JSON object per line, with whatever `extra` a call gave."""
 
@@ -45,14 +58,14 @@ class JsonFormatter(logging.Formatter):
             line["exception"] = self.formatException(record.exc_info)
         if record.stack_info:
             line["stack"] = self.formatStack(record.stack_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        return to_json(line)
 
 
 def set_up_logging(log_format: LogFormat, level: LogLevel) -> None:
     """Send the log of this process to standard error, in place of what was set up before."""
     handler = logging.StreamHandler(sys.stderr)
     is_json = log_format is LogFormat.JSON
-    handler.setFormatter(JsonFormatter() if is_json else logging.Formatter(_TEXT))
+    handler.setFormatter(JsonFormatter() if is_json else TextFormatter(_TEXT))
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     if level is LogLevel.DEBUG:
         # The driver tells every command it sends, which drowns everything else.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import NoReturn
 
 from pymongo.errors import ConfigurationError, ConnectionFailure, PyMongoError
 
 from monque_core.cli.exit_codes import NO_CONNECTION, REFUSED, USAGE
+from monque_core.display import escape_lines
 from monque_core.errors import (
     AggregationTimeoutError,
     JobStateError,
@@ -26,6 +28,9 @@ def main() -> NoReturn:
         if error.name is None or error.name.partition(".")[0] not in {"typer", "rich"}:
             raise
         sys.exit(_complain(_NO_EXTRA, USAGE))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # As on standard error: a terminal of another encoding must not end a command.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app(prog_name="monque")
     except (MonqueError, PyMongoError) as error:
@@ -50,5 +55,5 @@ def _short(error: Exception) -> str:
 
 
 def _complain(message: str, code: int) -> int:
-    sys.stderr.write(f"monque: {message}\n")
+    sys.stderr.write(f"monque: {escape_lines(message)}\n")
     return code

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import typer
 
 from monque_core.cli.exit_codes import REFUSED
 from monque_core.cli.payloads import plain
+from monque_core.display import escape, to_json
 from monque_core.jobs.job import JobStatus
 from monque_core.tasks.record import TaskStatus
 
@@ -40,12 +40,12 @@ COLOURS = {
 
 def print_json(value: object) -> None:
     """Print one JSON document on one line."""
-    typer.echo(json.dumps(value, ensure_ascii=False))
+    typer.echo(to_json(value))
 
 
 def say(message: str) -> None:
     """Tell a person something that is no result."""
-    typer.echo(message, err=True)
+    typer.echo(escape(message), err=True)
 
 
 def ask(question: str) -> None:
@@ -55,7 +55,8 @@ def ask(question: str) -> None:
             return
         say("nothing was changed")
     except typer.Abort:
-        say("\nnothing was changed; give --yes where nobody can answer")
+        typer.echo(err=True)
+        say("nothing was changed; give --yes where nobody can answer")
     raise typer.Exit(REFUSED)
 
 
@@ -79,38 +80,26 @@ def stats_record(stats: QueueStats) -> dict[str, Any]:
     }
 
 
-def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print aligned columns; numbers to the right, known words in their colour on a terminal."""
-    rows = list(rows)
-    texts = [[*map(str, row)] for row in rows]
-    widths = [max(map(len, column)) for column in zip(headings, *texts, strict=True)]
-    typer.echo(_line(headings, widths, headings))
-    for row, text in zip(rows, texts, strict=True):
-        typer.echo(_line(text, widths, row))
-
-
 def print_fields(values: Iterable[tuple[str, object]]) -> None:
-    """Print one name and value per line."""
-    pairs = [(name, str(value)) for name, value in values]
+    """Print one name and value per line, a value that is no text as JSON."""
+    pairs = [
+        (name, escape(value) if isinstance(value, str) else to_json(value))
+        for name, value in values
+    ]
     width = max((len(name) for name, _ in pairs), default=0)
-    for name, value in pairs:
-        typer.echo(f"{name.ljust(width)}  {coloured(value)}")
+    for name, text in pairs:
+        typer.echo(f"{name.ljust(width)}  {coloured(text)}")
+
+
+def first_line(text: str | None) -> str:
+    """Return the first line of a text, for a table."""
+    return (text or "").strip().partition("\n")[0]
 
 
 def coloured(word: str, text: str | None = None) -> str:
     """Give a text in the colour of a word that has one."""
     colour = COLOURS.get(word)
     return typer.style(text or word, fg=colour) if colour else text or word
-
-
-def _line(texts: Sequence[str], widths: Sequence[int], values: Sequence[object]) -> str:
-    cells = []
-    for text, width, value in zip(texts, widths, values, strict=True):
-        blanks = " " * (width - len(text))
-        # Outside of the colour, or those at the end of the line would stay.
-        is_number = isinstance(value, int | float)
-        cells.append(blanks + text if is_number else coloured(text) + blanks)
-    return "  ".join(cells).rstrip()
 
 
 def _record(of: Any, payloads: Sequence[str] = ()) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from typing import Any
 
@@ -11,7 +12,10 @@ import typer
 from bson import json_util
 from bson.errors import BSONError
 
+from monque_core.display import brief_message, brief_repr
+
 _STDIN = "-"
+_LONGEST_WORD = 60
 
 
 def read_payload(text: str) -> Any:
@@ -28,7 +32,9 @@ def read_source_id(text: str) -> Any:
     try:
         bson.encode({"_id": source_id})
     except (ValueError, OverflowError, RecursionError, BSONError) as error:
-        raise typer.BadParameter(f"{_shortened(text)} can be no _id: {error}") from None
+        raise typer.BadParameter(
+            f"{brief_repr(text)} can be no _id: {brief_message(error)}"
+        ) from None
     return source_id
 
 
@@ -37,7 +43,7 @@ def _read(text: str, example: str) -> Any:
         return json_util.loads(text, json_options=json_util.JSONOptions(tz_aware=True))
     except (ValueError, TypeError, RecursionError, BSONError) as error:
         raise typer.BadParameter(
-            f"{_shortened(text)} is not JSON: {error}; quote it for the shell, as in {example}"
+            f"{brief_repr(text)} is not JSON: {brief_message(error)}; {_advice(text, example)}"
         ) from None
 
 
@@ -46,5 +52,8 @@ def plain(data: object) -> Any:
     return json.loads(json_util.dumps(data, json_options=json_util.RELAXED_JSON_OPTIONS))
 
 
-def _shortened(text: str) -> str:
-    return repr(text) if len(text) <= 60 else f"{text[:57]!r}…"
+def _advice(text: str, example: str) -> str:
+    word = text.strip()
+    if word and len(word) <= _LONGEST_WORD and word[0] not in '{["' and word.isprintable():
+        return f"for a text, write {shlex.quote(json.dumps(word, ensure_ascii=False))}"
+    return f"quote it for the shell, as in {example}"

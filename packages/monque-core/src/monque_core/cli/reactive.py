@@ -1,27 +1,30 @@
 """`monque reactive`: look at reactive tasks, and have them run or examined again."""
 
-import json
+from collections.abc import Callable
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
 
 from monque_core.cli import bulk, options
-from monque_core.cli.connection import Connection, Settings, connected, run
+from monque_core.cli.connection import Connection, Settings, connected, leader_of, run
 from monque_core.cli.examples import examples
 from monque_core.cli.exit_codes import REFUSED
 from monque_core.cli.output import (
     ask,
+    first_line,
     print_fields,
     print_json,
-    print_table,
     say,
     simple,
     task_record,
 )
 from monque_core.cli.payloads import plain
-from monque_core.cli.times import brief, shown
+from monque_core.cli.tables import Fit, print_table
+from monque_core.cli.times import away, brief, shown
+from monque_core.display import escape, to_json
 from monque_core.errors import InvalidJobError, MonqueConnectionError, MonqueError
-from monque_core.tasks.record import TaskStatus
+from monque_core.tasks.record import TaskRecord, TaskStatus
 from monque_core.tasks.selector import TaskSelector
 from monque_core.tasks.views import ReactiveStats, ReactiveTaskStats
 
@@ -31,7 +34,10 @@ STATS_HEADINGS = (
     *("PENDING", "PROCESSING", "DIRTY", "COMPLETED", "FAILED"),
     *("LAG", "PARKED", "STATE"),
 )
-_LONGEST_ERROR = 60
+STATS_FIT = Fit(optional=("COLLECTION", "COMPLETED"), elastic={"TASK": 12})
+_LIST_FIT = Fit(
+    optional=("NEXT RUN", "UPDATED", "COLLECTION", "ATTEMPTS"), elastic={"TASK": 12, "ERROR": 20}
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -59,7 +65,10 @@ def list_records(
     cursor: options.Cursor = None,
     as_json: options.Json = False,
 ) -> None:
-    """List the records of reactive tasks, one for each task and document, the newest first."""
+    """List the records of reactive tasks, the newest first.
+
+    There is one for each task and document.
+    """
     chosen = options.task_selector(name, collection, status, source_id, error)
     run(_list(Settings.of(context), chosen, limit, cursor, as_json=as_json))
 
@@ -71,6 +80,7 @@ async def _list(
         page = await connection.monque.get_reactive_tasks(
             **_choice(chosen), limit=limit, cursor=cursor
         )
+        now = connection.now()
     if as_json:
         tasks = [task_record(task) for task in page.tasks]
         print_json({"tasks": tasks, "cursor": page.cursor, "has_next": page.has_next})
@@ -80,38 +90,36 @@ async def _list(
         return
     print_table(
         ("TASK", "COLLECTION", "DOCUMENT", "STATUS", "NEXT RUN", "UPDATED", "ATTEMPTS", "ERROR"),
-        (
-            (
-                task.name,
-                task.collection,
-                # As --source-id reads it.
-                json.dumps(plain(task.source_id), ensure_ascii=False),
-                task.status,
-                "" if task.next_run_at is None else shown(task.next_run_at),
-                shown(task.updated_at),
-                task.attempts,
-                _first_line(task.last_error),
-            )
-            for task in page.tasks
-        ),
+        (_row(task, shown) for task in page.tasks),
+        (_row(task, lambda moment: away(moment, now)) for task in page.tasks),
+        fit=_LIST_FIT,
     )
     if page.has_next:
         say(f"there are more: add --cursor {page.cursor}")
 
 
-def _first_line(error: str | None) -> str:
-    line = (error or "").strip().partition("\n")[0]
-    return line if len(line) <= _LONGEST_ERROR else f"{line[: _LONGEST_ERROR - 1]}…"
+def _row(task: TaskRecord, write: Callable[[datetime], str]) -> tuple[object, ...]:
+    return (
+        task.name,
+        task.collection,
+        # As --source-id reads it.
+        to_json(plain(task.source_id)),
+        task.status,
+        "" if task.next_run_at is None else write(task.next_run_at),
+        write(task.updated_at),
+        task.attempts,
+        first_line(task.last_error),
+    )
 
 
 @app.command(
     epilog=examples("monque reactive stats", "monque reactive stats --json | jq .stream_lag")
 )
 def stats(context: typer.Context, as_json: options.Json = False) -> None:
-    """Count the records of each task and status, and tell how far planning is.
+    """Count the records of each task and status.
 
-    LAG is for how long the oldest pending record has been due, PARKED the number of documents
-    that the task cannot be planned for.
+    Below them is who plans, and how far that is behind the changes. LAG is for how long the oldest
+    pending record has been due, PARKED the number of documents that the task cannot be planned for.
     """
     figures, database = run(_count(Settings.of(context)))
     if as_json:
@@ -120,7 +128,8 @@ def stats(context: typer.Context, as_json: options.Json = False) -> None:
     if not figures.tasks:
         say("there are no reactive tasks")
         return
-    print_table(STATS_HEADINGS, (stats_row(task, database) for task in figures.tasks))
+    rows = (stats_row(task, database) for task in figures.tasks)
+    print_table(STATS_HEADINGS, rows, fit=STATS_FIT)
     typer.echo()
     print_fields(planning_fields(figures))
     for task in figures.tasks:
@@ -196,9 +205,9 @@ def retry(
     yes: options.Yes = False,
     as_json: options.Json = False,
 ) -> None:
-    """Run tasks again for the documents that the options choose, with all their attempts.
+    """Run tasks again for the documents that options choose.
 
-    What runs at the moment runs once more afterwards.
+    They have all their attempts again. What runs at the moment runs once more afterwards.
     """
     chosen = options.task_selector(name, collection, status, source_id, error)
     if chosen == TaskSelector() and not everything:
@@ -242,15 +251,21 @@ def reconcile(
     """Have the leader examine all documents of a task again.
 
     It runs for those that it has missed, and for those that were parked and can be planned by now.
+    Without a leader, the next instance that plans reactive tasks does it.
     """
-    run(_reconcile(Settings.of(context), name))
-    typer.echo(f"the leader will examine all documents of {name}")
+    leader = run(_reconcile(Settings.of(context), name))
+    if leader is None:
+        say("no instance plans reactive tasks now; start a worker of the application that has them")
+    whoever = "the leader" if leader else "the next leader"
+    typer.echo(f"{whoever} will examine all documents of {escape(name)}")
 
 
-async def _reconcile(settings: Settings, name: str) -> None:
+async def _reconcile(settings: Settings, name: str) -> str | None:
+    """Ask for it, and return the leader."""
     async with connected(settings) as connection:
         try:
             await connection.monque.reconcile(name)
+            return await leader_of(connection.db, settings.collection)
         except (InvalidJobError, MonqueConnectionError):
             raise
         except MonqueError as error:

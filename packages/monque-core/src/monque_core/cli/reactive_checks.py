@@ -15,14 +15,14 @@ from monque_core.cli.collection_checks import (
     server_now,
     told,
 )
+from monque_core.cli.connection import leader_of
 from monque_core.cli.findings import OK, PROBLEM, WARNING, Finding, check
 from monque_core.cli.schedules import UNCLAIMED_AFTER
 from monque_core.cli.times import brief, shown
 from monque_core.store.handle import Handle
-from monque_core.store.leases import Leases
 from monque_core.store.tasks.documents import records_name
 from monque_core.store.tasks.indexes import task_indexes
-from monque_core.store.tasks.progress import LEADER, Progress
+from monque_core.store.tasks.progress import Progress
 from monque_core.store.tasks.transitions import DIED, due
 from monque_core.tasks.record import TaskStatus
 
@@ -72,7 +72,7 @@ async def check_leader(db: Database, collection: str) -> list[Finding]:
     """Ask whether somebody plans, although there are tasks to plan."""
     if not await _planned(db, collection):
         return []
-    leader = await _leader(db, collection)
+    leader = await leader_of(db, collection)
     if leader is not None:
         return [Finding(OK, "leader", f"{leader} leads")]
     if await living_instances(db, collection):
@@ -81,11 +81,6 @@ async def check_leader(db: Database, collection: str) -> list[Finding]:
     message = "nobody plans reactive tasks"
     advice = f"{_START}; it catches up while the oplog reaches back, and scans everything after"
     return [Finding(WARNING, "leader", message, advice)]
-
-
-async def _leader(db: Database, collection: str) -> str | None:
-    lease = await Leases(Handle(db).collection(f"{collection}_meta")).read(LEADER)
-    return None if lease is None or lease.is_expired else lease.holder
 
 
 @check("change streams")
@@ -103,7 +98,7 @@ async def check_change_streams(db: Database, collection: str) -> list[Finding]:
         for name in sorted(databases)
         if (refusal := await _refusal(db, name)) is not None
     ]
-    if await _leader(db, collection) is None:
+    if await leader_of(db, collection) is None:
         return findings or [Finding(OK, "change streams", "available")]
     now = await server_now(db)
     for place in await _progress(db, collection).streams():

@@ -9,11 +9,14 @@ from monque_core.cli import options, times
 from monque_core.cli.connection import Settings, connected, run
 from monque_core.cli.examples import examples
 from monque_core.cli.exit_codes import REFUSED
-from monque_core.cli.output import ask, job_record, print_json, print_table, say
+from monque_core.cli.output import ask, job_record, print_json, say
 from monque_core.cli.payloads import read_payload
+from monque_core.cli.tables import Fit, print_table
+from monque_core.display import escape
 from monque_core.jobs.job import AnyJob, JobStatus
 
 UNCLAIMED_AFTER = timedelta(minutes=1)
+_FIT = Fit(optional=("NEXT RUN", "TIMEZONE"), elastic={"NAME": 12, "KEY": 12})
 
 JobName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the job.")]
 Payload = Annotated[
@@ -53,7 +56,9 @@ def enqueue(
     priority: options.Priority = 0,
     max_retries: Annotated[
         int | None,
-        typer.Option(min=1, show_default=False, help="How many runs may fail; else the worker's."),
+        typer.Option(
+            min=1, show_default=False, help="Runs in all, the first included; else the worker's."
+        ),
     ] = None,
     timeout: Annotated[
         timedelta | None,
@@ -119,13 +124,13 @@ def _tell_stored(job: AnyJob, *, as_json: bool) -> None:
         print_json(job_record(job))
         return
     known = " (it was there already)" if job.deduplicated else ""
-    typer.echo(f"{job.id} {job.name} is due at {times.shown(job.next_run_at)}{known}")
+    typer.echo(f"{job.id} {escape(job.name)} is due at {times.shown(job.next_run_at)}{known}")
 
 
 def schedules(
     context: typer.Context, name: options.Name = None, as_json: options.Json = False
 ) -> None:
-    """List the schedules, their next run, and whether anybody runs them.
+    """List the schedules, with their next run.
 
     A schedule is unclaimed if it is overdue by more than a minute: no worker has its name.
     """
@@ -150,6 +155,7 @@ def schedules(
             )
             for job in found
         ),
+        fit=_FIT,
     )
 
 
@@ -181,7 +187,10 @@ def unschedule(
     yes: options.Yes = False,
     as_json: options.Json = False,
 ) -> None:
-    """Remove the schedules of a name; one that runs finishes its run and does not come back."""
+    """Remove the schedules of a name.
+
+    One that runs finishes its run and does not come back.
+    """
     removed = run(_unschedule(Settings.of(context), name, unique_key, yes=yes))
     if as_json:
         print_json({"removed": removed})

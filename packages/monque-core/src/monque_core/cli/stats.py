@@ -5,10 +5,13 @@ import typer
 from monque_core.cli import options
 from monque_core.cli.connection import Settings, connected, run
 from monque_core.cli.examples import examples
-from monque_core.cli.output import print_json, print_table, say, stats_record
+from monque_core.cli.output import print_json, say, stats_record
+from monque_core.cli.tables import Fit, print_table
 from monque_core.cli.times import brief
 from monque_core.jobs.job import JobStatus
 from monque_core.jobs.views import QueueStats
+
+STATS_FIT = Fit(optional=("CANCELLED",), elastic={"NAME": 12})
 
 
 def add_to(app: typer.Typer) -> None:
@@ -37,6 +40,7 @@ def stats(context: typer.Context, name: options.Name = None, as_json: options.Js
             *(stats_row(queue, figures) for queue, figures in by_name.items()),
             *([stats_row("total", total)] if len(by_name) > 1 else []),
         ],
+        fit=STATS_FIT,
     )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import importlib.metadata
 import inspect
 import sys
 import traceback
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from monque_core.errors import MonqueConnectionError, MonqueError
 from monque_core.monque import Monque
@@ -21,7 +22,16 @@ if TYPE_CHECKING:
 
 AnyMonque: TypeAlias = Monque | SyncMonque
 _KINDS = (Monque, SyncMonque)
-_EXPECTED = "a Monque, a SyncMonque, or a function without arguments that gives one"
+_ADAPTERS: Final = "monque.worker_targets"
+"""The entry points of packages that teach the command further kinds of target.
+
+Each is a function that returns an async context manager of a running `Monque` for what it knows,
+and None for anything else.
+"""
+_EXPECTED = (
+    "a Monque, a SyncMonque, with monque-di a container or a MonqueService, or a function without "
+    "arguments that gives one of these"
+)
 
 
 class TargetError(MonqueError):
@@ -29,21 +39,51 @@ class TargetError(MonqueError):
 
 
 async def open_target(target: str, stack: AsyncExitStack) -> AnyMonque:
-    """Give the Monque that is named, or that the factory named gives.
+    """Return the Monque that is named, or that the factory named gives.
 
     A factory may be a coroutine function or a context manager; the latter is left with the stack.
+    An application of another package's kind is running when this returns, and is shut down with
+    the stack.
     """
     found = _find(target)
-    if not isinstance(found, _KINDS) and callable(found):
-        try:
+    adapted = _adapted(found)
+    try:
+        if adapted is None and not isinstance(found, _KINDS) and callable(found):
             found = await _made_by(found, stack)
-        except MonqueConnectionError:
-            raise
-        except Exception as error:
-            raise TargetError(f"{target} raised an error:\n{_users_part(error)}") from error
+            adapted = _adapted(found)
+    except MonqueConnectionError:
+        raise
+    except Exception as error:
+        raise TargetError(f"{target} raised an error:\n{_users_part(error)}") from error
+    if adapted is not None:
+        return await _started(target, adapted, stack)
     if not isinstance(found, _KINDS):
         raise TargetError(f"{target} is of type {type(found).__name__}: {_EXPECTED} is expected")
     return found
+
+
+def _adapted(found: object) -> AbstractAsyncContextManager[Monque] | None:
+    """Return what runs a target of another package's kind; None if no package knows it."""
+    if isinstance(found, _KINDS):
+        return None
+    for entry_point in importlib.metadata.entry_points(group=_ADAPTERS):
+        adapted: AbstractAsyncContextManager[Monque] | None = entry_point.load()(found)
+        if adapted is not None:
+            return adapted
+    return None
+
+
+async def _started(
+    target: str, application: AbstractAsyncContextManager[Monque], stack: AsyncExitStack
+) -> Monque:
+    """Start an application that is shut down with the stack."""
+    try:
+        return await stack.enter_async_context(application)
+    except MonqueError:
+        # Its message is about the application, and needs no traceback.
+        raise
+    except Exception as error:
+        raise TargetError(f"{target} cannot be started:\n{_users_part(error)}") from error
 
 
 async def _made_by(factory: Callable[[], object], stack: AsyncExitStack) -> object:

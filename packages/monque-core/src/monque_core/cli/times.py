@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import typer
 
+from monque_core.display import brief_repr
+
 _UNITS = {
     "ms": timedelta(milliseconds=1),
     "s": timedelta(seconds=1),
@@ -28,11 +30,11 @@ def duration(text: str) -> timedelta:
         if _SECONDS.fullmatch(text):
             return timedelta(seconds=float(text))
         if not text or _PART.sub("", text):
-            raise typer.BadParameter(f"{text!r} is not {_DURATION}")
+            raise typer.BadParameter(f"{brief_repr(text)} is not {_DURATION}")
         parts = (float(amount) * _UNITS[unit] for amount, unit in _PART.findall(text))
         return sum(parts, timedelta())
     except OverflowError:
-        raise typer.BadParameter(f"{text!r} is too long") from None
+        raise typer.BadParameter(f"{brief_repr(text)} is too long") from None
 
 
 def instant(text: str) -> datetime:
@@ -40,9 +42,12 @@ def instant(text: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is not {_INSTANT}") from None
+        raise typer.BadParameter(f"{brief_repr(text)} is not {_INSTANT}") from None
     if found.tzinfo is None:
-        raise typer.BadParameter(f"{text!r} has no time zone: write {text}Z if it is UTC")
+        complete = found.isoformat(timespec="auto" if found.second else "minutes")
+        raise typer.BadParameter(
+            f"{brief_repr(text)} has no time zone: write {complete}Z if it is UTC"
+        )
     return found
 
 
@@ -60,7 +65,9 @@ def age(text: str) -> Age:
     try:
         return Age(duration(text))
     except typer.BadParameter:
-        raise typer.BadParameter(f"{text!r} is neither {_DURATION}, nor {_INSTANT}") from None
+        raise typer.BadParameter(
+            f"{brief_repr(text)} is neither {_DURATION}, nor {_INSTANT}"
+        ) from None
 
 
 def shown(moment: datetime) -> str:

@@ -14,16 +14,21 @@ import typer
 
 from monque_core.cli.connection import Connection, Settings, connected, run
 from monque_core.cli.examples import examples
-from monque_core.cli.output import print_fields, print_table
+from monque_core.cli.output import print_fields
+from monque_core.cli.reactive import STATS_FIT as TASKS_FIT
 from monque_core.cli.reactive import STATS_HEADINGS, planning_fields
 from monque_core.cli.reactive import stats_row as task_row
-from monque_core.cli.stats import stats_row
+from monque_core.cli.stats import STATS_FIT, stats_row
 from monque_core.cli.stopping import SIGNALS
+from monque_core.cli.tables import Fit, print_table
 from monque_core.cli.times import brief
 from monque_core.jobs.job import AnyJob, JobStatus
 from monque_core.jobs.views import QueueStats, QueueView
 from monque_core.tasks.views import ReactiveStats
 
+RUNNING_HEADINGS = ("RUNNING", "NAME", "FOR", "HEARD", "BY")
+# A narrow terminal cuts the instance, never the id that one wants to copy.
+RUNNING_FIT = Fit(elastic={"NAME": 12, "BY": 8})
 _MOST_RUNNING = 100
 
 
@@ -41,7 +46,10 @@ def top(
         bool, typer.Option("--once", help="Print one look and end, as without a terminal.")
     ] = False,
 ) -> None:
-    """Watch queues and their throughput, reactive tasks, and jobs that run; q or Ctrl-C ends."""
+    """Watch queues, reactive tasks and running jobs live.
+
+    q or Ctrl-C ends it.
+    """
     is_live = not once and sys.stdin.isatty() and sys.stdout.isatty()
     run(_watch(Settings.of(context), interval) if is_live else _look_once(Settings.of(context)))
 
@@ -94,17 +102,19 @@ async def _look_once(settings: Settings) -> None:
             *(stats_row(view.name, view.stats) for view in seen.views),
             stats_row("total", seen.total),
         ],
+        fit=STATS_FIT,
     )
     if seen.reactive.tasks:
         typer.echo()
         rows = (task_row(task, seen.database) for task in seen.reactive.tasks)
-        print_table(STATS_HEADINGS, rows)
+        print_table(STATS_HEADINGS, rows, fit=TASKS_FIT)
         print_fields(planning_fields(seen.reactive))
     if seen.running:
         typer.echo()
         print_table(
-            ("RUNNING", "NAME", "FOR", "HEARD", "BY"),
+            RUNNING_HEADINGS,
             (running_row(job, seen.now) for job in seen.running),
+            fit=RUNNING_FIT,
         )
 
 

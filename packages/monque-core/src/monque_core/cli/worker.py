@@ -20,6 +20,8 @@ from monque_core.monque import Monque
 
 logger = logging.getLogger("monque.worker")
 
+_CLOSING_SECONDS = 5.0
+
 
 def add_to(app: typer.Typer) -> None:
     """Add the command."""
@@ -39,7 +41,7 @@ def worker(
         typer.Argument(
             metavar="MODULE:ATTRIBUTE",
             show_default=False,
-            help="A Monque, a SyncMonque, or a function that gives one.",
+            help="A Monque, a SyncMonque, a container, or a function that gives one.",
         ),
     ],
     processes: Annotated[
@@ -95,22 +97,72 @@ def _hand_on(settings: Settings) -> None:
 
 async def _serve(target: str) -> None:
     with stop_requests() as stop_requested:
-        async with AsyncExitStack() as stack:
-            monque = await open_target(target, stack)
-            _log_jobs(monque)
-            asking = asyncio.create_task(stop_requested.wait())
-            starting = asyncio.create_task(_start(monque))
+        stack = AsyncExitStack()
+        try:
+            monque = await _opened(target, stack, stop_requested)
+            if monque is not None:
+                await _work(monque, stop_requested)
+        finally:
+            await _close(stack)
+
+
+async def _opened(
+    target: str, stack: AsyncExitStack, stop_requested: asyncio.Event
+) -> AnyMonque | None:
+    """Open the target, whose start may wait for MongoDB; None if a stop is requested first."""
+    asking = asyncio.create_task(stop_requested.wait())
+    # Opened in this very task: what an application enters in one task it must leave in the same.
+    limit = asyncio.timeout(None)
+
+    def give_up(_: object) -> None:
+        limit.reschedule(asyncio.get_running_loop().time())
+
+    try:
+        async with limit:
+            asking.add_done_callback(give_up)
             try:
-                await asyncio.wait([starting, asking], return_when=asyncio.FIRST_COMPLETED)
-                if starting.done():
-                    starting.result()
-                    logger.info("instance %s is up", monque.scheduler_instance_id)
-                    await asking
-                    logger.info("finishing the jobs that run")
+                return await open_target(target, stack)
             finally:
-                asking.cancel()
-                await _stop(monque, starting)
-        logger.info("stopped")
+                asking.remove_done_callback(give_up)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        logger.info("stopped before it was up")
+        return None
+    finally:
+        asking.cancel()
+
+
+async def _work(monque: AnyMonque, stop_requested: asyncio.Event) -> None:
+    """Run jobs until it is requested to stop."""
+    _log_jobs(monque)
+    asking = asyncio.create_task(stop_requested.wait())
+    starting = asyncio.create_task(_start(monque))
+    try:
+        await asyncio.wait([starting, asking], return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            await asking
+    finally:
+        asking.cancel()
+        await _stop(monque, starting)
+
+
+async def _close(stack: AsyncExitStack) -> None:
+    """Leave what the application opened, but not for long.
+
+    PyMongo's async client waits 20 seconds and more for a server that does not answer.
+    """
+    try:
+        async with asyncio.timeout(_CLOSING_SECONDS) as limit:
+            await stack.__aexit__(*sys.exc_info())
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        logger.warning(
+            "what the application opened is not closed after %g s; exiting without",
+            _CLOSING_SECONDS,
+        )
 
 
 async def _start(monque: AnyMonque) -> None:

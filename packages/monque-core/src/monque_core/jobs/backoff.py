@@ -7,6 +7,7 @@ import random
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from monque_core.display import brief_repr
 from monque_core.durations import to_timedelta
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def _double(base: timedelta, times: int, cap: timedelta) -> timedelta:
 def _check_count(fail_count: object) -> int:
     if isinstance(fail_count, bool) or not isinstance(fail_count, int) or fail_count < 0:
         raise ValueError(
-            f"fail_count={fail_count!r} is not allowed: a whole number of at least 0 is expected"
+            f"fail_count={brief_repr(fail_count)} is not allowed: "
+            "a whole number of at least 0 is expected"
         )
     return fail_count
 
@@ -58,9 +60,11 @@ def _check_duration(name: str, value: object) -> timedelta:
     try:
         duration = to_timedelta(value)
     except ValueError as error:
-        raise ValueError(f"{name}={value!r} {error}") from None
+        raise ValueError(f"{name}={brief_repr(value)} {error}") from None
     if duration <= timedelta(0):
-        raise ValueError(f"{name}={value!r} is not allowed: a duration longer than 0 is expected")
+        raise ValueError(
+            f"{name}={brief_repr(value)} is not allowed: a duration longer than 0 is expected"
+        )
     return duration
 
 
@@ -71,6 +75,7 @@ def _check_jitter(jitter: object) -> float:
         or not 0 <= jitter <= _LARGEST_JITTER
     ):
         raise ValueError(
-            f"jitter={jitter!r} is not allowed: a share from 0 to {_LARGEST_JITTER} is expected"
+            f"jitter={brief_repr(jitter)} is not allowed: "
+            f"a share from 0 to {_LARGEST_JITTER} is expected"
         )
     return jitter

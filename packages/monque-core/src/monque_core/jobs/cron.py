@@ -15,9 +15,11 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, available_timezones
 
+from monque_core.display import brief_repr
 from monque_core.errors import InvalidJobError
 from monque_core.jobs.cron_expression import parse_cron
 from monque_core.jobs.rules import check_aware
+from monque_core.texts import is_text
 
 if TYPE_CHECKING:
     from datetime import datetime, tzinfo
@@ -45,6 +47,14 @@ def check_cron(cron: str, timezone: str = "UTC") -> None:
     """Refuse an expression that cannot be read or never fires, and an unknown time zone."""
     parse_cron(cron)
     _find_zone(timezone)
+
+
+def canonical_cron(cron: str) -> str:
+    """Return an expression as it is stored: every parser reads it alike, the one of Node too.
+
+    Node refuses a value that is named twice (`0 9 * * 0,7`) and a range that ends with Sunday as 0.
+    """
+    return parse_cron(cron).text
 
 
 def _next_instant(expression: CronExpression, after: datetime, zone: tzinfo) -> datetime:
@@ -96,11 +106,11 @@ def _end_of_gap(first: datetime, second: datetime) -> datetime:
 def _find_zone(timezone: object) -> tzinfo:
     if timezone == "UTC":
         return UTC  # works without a time zone database, too
-    if not isinstance(timezone, str):
+    if not is_text(timezone):
         raise InvalidJobError(
             "timezone",
             timezone,
-            f"timezone={timezone!r} is of type {type(timezone).__name__}: "
+            f"timezone={brief_repr(timezone)} is of type {type(timezone).__name__}: "
             "give an IANA name such as 'Europe/Berlin'",
         )
     try:
@@ -112,10 +122,12 @@ def _find_zone(timezone: object) -> tzinfo:
 def _explain_zone(timezone: str) -> str:
     names = sorted(available_timezones())
     if not names:
-        return f"timezone={timezone!r} is unknown as no time zones are installed: install tzdata"
+        return (
+            f"timezone={brief_repr(timezone)} is unknown as no zones are installed: install tzdata"
+        )
     # Etc/GMT+1 is an hour west of Greenwich, so it is no suggestion for GMT+1.
     cities = {name.rpartition("/")[2]: name for name in names if not name.startswith("Etc/")}
     known = {key.lower(): name for key, name in (cities | {name: name for name in names}).items()}
     close = get_close_matches(timezone[:80].lower().replace(" ", "_"), known, n=1, cutoff=0.85)
     hint = f"did you mean {known[close[0]]!r}?" if close else "give one such as 'Europe/Berlin'"
-    return f"timezone={timezone!r} is not a known IANA name: {hint}"
+    return f"timezone={brief_repr(timezone)} is not a known IANA name: {hint}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from bson import ObjectId
 
-from monque_core.jobs.cron import next_cron_run
+from monque_core.jobs.cron import canonical_cron, next_cron_run
 from monque_core.jobs.job import Job, JobStatus, twin
 from monque_core.jobs.payload import check_payload, schedule_key
 from monque_core.jobs.rules import (
@@ -97,8 +97,8 @@ def draft_schedule(
     """Make a recurring job, or raise for what is not acceptable."""
     job = draft_job(name, data, now=now, limits=limits, unique_key=unique_key, priority=priority)
     job.next_run_at = next_cron_run(cron, now, timezone)
-    job.repeat_interval = cron
+    job.repeat_interval = canonical_cron(cron)
     job.timezone = timezone
     if unique_key is None:
-        job.unique_key = schedule_key(cron, timezone, data, limits.codec)
+        job.unique_key = schedule_key(job.repeat_interval, timezone, data, limits.codec)
     return job

@@ -12,6 +12,8 @@ from monque_core.jobs.backoff import backoff_delay
 from monque_core.jobs.cron import next_cron_run
 from monque_core.jobs.job import AnyJob, JobStatus, twin
 
+UNREADABLE_PAUSE = timedelta(hours=1)
+"""When a schedule is due again that was made unreadable during its run."""
 LONGEST_REASON = 8_000
 _SHORT_REASON = 200
 
@@ -40,6 +42,8 @@ class Advanced:
     """A recurring job has done its work and waits for its next tick."""
 
     at: datetime
+    problem: MonqueError | None = None
+    """Why its next tick is not known, and the time is only a guess."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ def after_success(job: AnyJob, now: datetime) -> Outcome:
     try:
         return Advanced(next_tick(job, now))
     except MonqueError as error:
-        return Failed(failure_reason(error))
+        return Advanced(_guessed_tick(now), error)
 
 
 def after_failure(job: AnyJob, reason: str, now: datetime, policy: RetryPolicy) -> Outcome:
@@ -102,13 +106,22 @@ def after_exhaustion(job: AnyJob, reason: str, now: datetime) -> Outcome:
     try:
         return OccurrenceFailed(reason, next_tick(job, now))
     except MonqueError as error:
-        return Failed(f"{reason}; and its schedule cannot go on: {failure_reason(error)}")
+        told = f"{reason}; and its next tick is not known: {failure_reason(error)}"
+        return OccurrenceFailed(told, _guessed_tick(now))
 
 
 def next_tick(job: AnyJob, now: datetime) -> datetime:
     """Give the next run of a recurring job, strictly after now."""
     assert job.repeat_interval is not None
     return next_cron_run(job.repeat_interval, now, job.timezone or "UTC")
+
+
+def _guessed_tick(now: datetime) -> datetime:
+    """Return when to try again a schedule that cannot be read: it was readable when claimed.
+
+    It must not end, for others may read it. It must not be due at once either: its run is done.
+    """
+    return truncate(now + UNREADABLE_PAUSE)
 
 
 def failure_reason(error: BaseException) -> str:
@@ -152,7 +165,7 @@ def settled(job: AnyJob, outcome: Outcome, now: datetime) -> AnyJob:
         case Completed():
             free.status = JobStatus.COMPLETED
             free.fail_reason = None
-        case Advanced(at):
+        case Advanced(at, _):
             _move_to(free, at)
             free.fail_reason = None
         case Retrying(reason, at):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import bson
-from bson.errors import InvalidDocument, InvalidStringData
 
+from monque_core.display import brief_message
 from monque_core.errors import InvalidJobError, PayloadTooLargeError
 
 if TYPE_CHECKING:
@@ -47,13 +48,9 @@ def schedule_key(cron: str, timezone: str, data: object, codec: CodecOptions[Any
 def _depth(data: object) -> int:
     """Count the levels of documents and arrays."""
     depth, level = 0, [data]
-    while level := [value for value in level if isinstance(value, (Mapping, list, tuple))]:
+    while any(isinstance(value, (Mapping, list, tuple)) for value in level):
         depth += 1
-        level = [
-            child
-            for value in level
-            for child in (value.values() if isinstance(value, Mapping) else value)
-        ]
+        level = _children(level)
     return depth
 
 
@@ -68,18 +65,40 @@ def _sorted(value: object) -> object:
 def _encode(document: Mapping[str, object], codec: CodecOptions[Any], data: object) -> bytes:
     try:
         return bson.encode(document, codec_options=codec)
-    except (
-        InvalidDocument,
-        InvalidStringData,
-        OverflowError,
-        RecursionError,
-        TypeError,
-        UnicodeError,
-        ValueError,
-    ) as error:
+    except Exception as error:
+        # BSON's own errors hold the repr of a value, which may raise anything by itself.
         raise InvalidJobError(
             "data",
             data,
-            f"data of type {type(data).__name__} cannot be stored as BSON: {error}; "
-            "use dicts with text keys, lists, text, numbers, datetimes, ObjectIds and the like",
+            f"data of type {type(data).__name__} cannot be stored as BSON: {brief_message(error)}; "
+            f"{_advice(data)}",
         ) from error
+
+
+def _advice(data: object) -> str:
+    """Return what to store instead of a model or dataclass in the data, if there is one."""
+    seen: dict[int, object] = {}
+    level = [data]
+    while level := [value for value in level if id(value) not in seen]:
+        seen.update({id(value): value for value in level})
+        for value in level:
+            kind = type(value).__name__
+            if callable(getattr(type(value), "model_dump", None)):
+                return (
+                    f"{kind} is a Pydantic model: store its model_dump(), or "
+                    'model_dump(mode="json") if it has fields that BSON does not know'
+                )
+            if dataclasses.is_dataclass(value) and not isinstance(value, type):
+                return f"{kind} is a dataclass: store dataclasses.asdict(…) of it"
+        level = _children(level)
+    return "use dicts with text keys, lists, text, numbers, datetimes, ObjectIds and the like"
+
+
+def _children(level: list[object]) -> list[object]:
+    """Return what is in the documents and arrays of one level."""
+    return [
+        child
+        for value in level
+        if isinstance(value, (Mapping, list, tuple))
+        for child in (value.values() if isinstance(value, Mapping) else value)
+    ]

@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING
 from bson import ObjectId
 
 from monque_core.clock import truncate
+from monque_core.display import brief_repr
 from monque_core.durations import to_timedelta
 from monque_core.errors import InvalidJobError
+from monque_core.texts import is_text
 
 if TYPE_CHECKING:
     from monque_core.durations import Duration
 
 LONGEST_NAME = 255
 LONGEST_KEY = 1024
+_BYTE_ORDER_MARK = "\ufeff"
+"""Whitespace to Node."""
 _LARGEST_INT = 2**31 - 1
 
 
@@ -47,7 +51,9 @@ def check_timeout(timeout: object) -> timedelta | None:
     duration = _check_duration(timeout, field="timeout")
     if duration < timedelta(milliseconds=1):
         raise InvalidJobError(
-            "timeout", timeout, f"timeout={timeout!r} is not allowed: it must be at least 1 ms"
+            "timeout",
+            timeout,
+            f"timeout={brief_repr(timeout)} is not allowed: it must be at least 1 ms",
         )
     return duration
 
@@ -56,12 +62,12 @@ def check_id(job_id: object) -> ObjectId:
     """Return a job's id from an `ObjectId` or its text."""
     if isinstance(job_id, ObjectId):
         return job_id
-    if isinstance(job_id, str) and ObjectId.is_valid(job_id):
+    if is_text(job_id) and ObjectId.is_valid(job_id):
         return ObjectId(job_id)
     raise InvalidJobError(
         "id",
         job_id,
-        f"{_shortened(job_id)} is not the id of a job: "
+        f"{brief_repr(job_id)} is not the id of a job: "
         "an ObjectId or its 24 hex digits are expected",
     )
 
@@ -80,19 +86,23 @@ def check_aware(instant: object, *, field: str) -> datetime:
     """Return the instant in UTC milliseconds; refuse a naive one."""
     if not isinstance(instant, datetime):
         raise InvalidJobError(
-            field, instant, f"{field}={instant!r} is not a datetime: give a timezone-aware one"
+            field,
+            instant,
+            f"{field}={brief_repr(instant)} is not a datetime: give a timezone-aware one",
         )
     if instant.tzinfo is None or instant.utcoffset() is None:
         raise InvalidJobError(
             field,
             instant,
-            f"{field}={instant!r} has no time zone: make it aware, for example "
+            f"{field}={brief_repr(instant)} has no time zone: make it aware, for example "
             "datetime.now(timezone.utc) or value.replace(tzinfo=ZoneInfo('Europe/Berlin'))",
         )
     try:
         return truncate(instant)
     except OverflowError:
-        raise InvalidJobError(field, instant, f"{field}={instant!r} is out of range") from None
+        raise InvalidJobError(
+            field, instant, f"{field}={brief_repr(instant)} is out of range"
+        ) from None
 
 
 def resolve_run_at(now: datetime, run_at: datetime | None, delay: Duration | None) -> datetime:
@@ -108,12 +118,12 @@ def resolve_run_at(now: datetime, run_at: datetime | None, delay: Duration | Non
     duration = _check_duration(delay, field="delay")
     if duration < timedelta(0):
         raise InvalidJobError(
-            "delay", delay, f"delay={delay!r} is negative: leave it out to run at once"
+            "delay", delay, f"delay={brief_repr(delay)} is negative: leave it out to run at once"
         )
     try:
         return truncate(now + duration)
     except OverflowError:
-        raise InvalidJobError("delay", delay, f"delay={delay!r} is too long") from None
+        raise InvalidJobError("delay", delay, f"delay={brief_repr(delay)} is too long") from None
 
 
 def _check_text(value: object, *, field: str, longest: int, spaces: bool) -> str:
@@ -122,32 +132,34 @@ def _check_text(value: object, *, field: str, longest: int, spaces: bool) -> str
         return InvalidJobError(
             field,
             value,
-            f"{field}={_shortened(value)} {problem}: "
+            f"{field}={brief_repr(value)} {problem}: "
             f"a text of 1 to {longest} characters without {forbidden} is expected",
         )
 
-    if not isinstance(value, str):
+    if not is_text(value):
         raise refuse(f"is a {type(value).__name__}")
-    if not value or value.isspace():
+    if not value.replace(_BYTE_ORDER_MARK, " ").strip():
         raise refuse("is blank")
     if len(value) > longest:
         raise refuse(f"has {len(value)} characters")
+    # Node counts a character beyond U+FFFF twice.
+    if 2 * len(value) > longest and (units := _utf16_units(value)) > longest:
+        raise refuse(f"takes {units} units of UTF-16, by which Node counts")
     if value.isprintable() and (spaces or " " not in value):
         return value
     for character in value:
         category = unicodedata.category(character)
         if category == "Cs":
             raise refuse("holds half of a surrogate pair, which UTF-8 cannot store")
-        if not spaces and character.isspace():
+        if not spaces and (character.isspace() or character == _BYTE_ORDER_MARK):
             raise refuse("holds whitespace")
         if category == "Cc":
             raise refuse("holds a control character")
     return value
 
 
-def _shortened(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}…"
+def _utf16_units(text: str) -> int:
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _check_int(value: object, *, field: str, least: int) -> int:
@@ -155,7 +167,8 @@ def _check_int(value: object, *, field: str, least: int) -> int:
         raise InvalidJobError(
             field,
             value,
-            f"{field}={value!r} is not allowed: a whole number of at least {least} is expected",
+            f"{field}={brief_repr(value)} is not allowed: "
+            f"a whole number of at least {least} is expected",
         )
     return value
 
@@ -167,5 +180,5 @@ def _check_duration(value: object, *, field: str) -> timedelta:
         raise InvalidJobError(
             field,
             value,
-            f"{field}={value!r} {error}: give seconds or a timedelta",
+            f"{field}={brief_repr(value)} {error}: give seconds or a timedelta",
         ) from None

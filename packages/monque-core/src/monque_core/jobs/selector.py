@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
+from monque_core.display import brief_repr, suggestion
 from monque_core.durations import Duration, to_timedelta
 from monque_core.errors import InvalidJobError
 from monque_core.jobs.job import JobStatus, StatusName
@@ -68,7 +68,7 @@ def check_selector(selector: object) -> JobSelector:
     """Return a selector; refuse what only looks like one."""
     if not isinstance(selector, JobSelector):
         raise TypeError(
-            f"a JobSelector is expected, not {selector!r}: JobSelector(name=…, status=…)"
+            f"a JobSelector is expected, not {brief_repr(selector)}: JobSelector(name=…, status=…)"
         )
     return selector
 
@@ -84,14 +84,16 @@ def check_statuses(status: object) -> tuple[StatusName, ...] | None:
         raise _no_status(status, "names none: leave it out for all")
     for one in given:
         if one not in JobStatus.ALL:
-            close = difflib.get_close_matches(str(one), JobStatus.ALL, n=1)
-            raise _no_status(one, f"is none: did you mean {close[0]!r}?" if close else "is none")
+            close = suggestion(one, JobStatus.ALL)
+            raise _no_status(one, f"is none: did you mean {close!r}?" if close else "is none")
     return tuple(name for name in JobStatus.ALL if name in given)
 
 
 def _no_status(value: object, problem: str) -> InvalidJobError:
     known = ", ".join(JobStatus.ALL)
-    return InvalidJobError("status", value, f"status={value!r} {problem}; there are {known}")
+    return InvalidJobError(
+        "status", value, f"status={brief_repr(value)} {problem}; there are {known}"
+    )
 
 
 def _limit(field: str, value: object) -> datetime | timedelta | None:
@@ -104,10 +106,10 @@ def _limit(field: str, value: object) -> datetime | timedelta | None:
         age = to_timedelta(value)
     except ValueError as error:
         raise InvalidJobError(
-            field, value, f"{field}={value!r} {error}: give an aware datetime or an age"
+            field, value, f"{field}={brief_repr(value)} {error}: give an aware datetime or an age"
         ) from None
     if age < timedelta(0):
-        raise InvalidJobError(field, value, f"{field}={value!r} is a negative age")
+        raise InvalidJobError(field, value, f"{field}={brief_repr(value)} is a negative age")
     return age
 
 

@@ -9,6 +9,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from monque_core.display import brief_repr
 from monque_core.errors import MonqueConnectionError, MonqueError
 from monque_core.local import replica_set
 from monque_core.local.binary import find_mongod
@@ -56,7 +57,7 @@ class LocalMongo:
                 f"replicas={replicas} with standalone=True: a standalone server is a single one"
             )
         if path is not None and not isinstance(path, str | os.PathLike):
-            raise TypeError(f"path must be a path or None, not {path!r}")
+            raise TypeError(f"path must be a path or None, not {brief_repr(path)}")
         self._replicas = replicas
         self._path = None if path is None else Path(path).expanduser().absolute()
         self._port = port
@@ -185,6 +186,6 @@ class LocalMongo:
 
 def _check_integer(name: str, value: object, lowest: int, highest: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} must be an integer, not {value!r}")
+        raise TypeError(f"{name} must be an integer, not {brief_repr(value)}")
     if not lowest <= value <= highest:
         raise ValueError(f"{name} must be between {lowest} and {highest}, not {value}")

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from monque_core.store.tasks.changes import Changes, Deletion
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
+
+    from bson import Timestamp
 
     from monque_core.store.tasks.sources import SourceChange
 
@@ -16,10 +20,11 @@ class Batch:
     def __init__(self, key: Callable[[Any], bytes]) -> None:
         self._key = key
         self._ids: dict[str, dict[bytes, Any]] = {}
-        self._deleted: dict[str, dict[bytes, Any]] = {}
+        self._deletions: dict[str, dict[bytes, Deletion]] = {}
+        self._until: Timestamp | None = None
         self._count = 0
-        self.replaced: set[str] = set()
-        """Collections that went away as a whole, or came."""
+        self.replaced: dict[str, Timestamp] = {}
+        """Collections that went away as a whole, or came, and when that last happened."""
 
     def __len__(self) -> int:
         return self._count
@@ -29,8 +34,9 @@ class Batch:
 
     def add(self, change: SourceChange) -> None:
         """Take in a change; however often a document changed, it is planned once."""
+        self._until = change.cluster_time
         if change.kind == "replaced":
-            self.replaced.add(change.collection)
+            self.replaced[change.collection] = change.cluster_time
             return
         key = self._key(change.id)
         ids = self._ids.setdefault(change.collection, {})
@@ -38,17 +44,15 @@ class Batch:
             ids[key] = change.id
             self._count += 1
         if change.kind == "deleted":
-            self._deleted.setdefault(change.collection, {})[key] = change.id
+            deletion = Deletion(change.id, change.cluster_time)
+            self._deletions.setdefault(change.collection, {})[key] = deletion
 
     @property
     def collections(self) -> Iterable[str]:
         """Give the collections in which something changed."""
         return self._ids
 
-    def ids(self, collection: str) -> Sequence[Any]:
-        """Give the ids of what changed."""
-        return list(self._ids[collection].values())
-
-    def deleted(self, collection: str) -> Sequence[Any]:
-        """Give the ids of what was deleted, be it back by now or not."""
-        return list(self._deleted.get(collection, {}).values())
+    def changes(self, collection: str) -> Changes:
+        """Return what changed in a collection."""
+        ids = list(self._ids[collection].values())
+        return Changes(ids, list(self._deletions.get(collection, {}).values()), self._until)

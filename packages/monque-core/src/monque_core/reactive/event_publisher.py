@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 from monque_core import events
 from monque_core.errors import MonqueConnectionError
+from monque_core.log import log
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from monque_core.scheduler.event_publisher import EventPublisher
     from monque_core.tasks.record import TaskRecord
-
-logger = logging.getLogger("monque")
 
 
 class TaskEventPublisher:
@@ -40,21 +39,15 @@ class TaskEventPublisher:
         made = events.TaskFailed(task, error, will_retry)
         if not self._publisher.tell(events.TASK_FAIL, lambda: made):
             fate = "will be retried" if will_retry else "is given up"
-            logger.warning(
-                "reactive task %s of %r failed and %s: %s",
-                task.name,
-                task.source_id,
-                fate,
-                task.last_error,
-                exc_info=error,
-            )
+            subject = f"reactive task {task.name} of {task.source_id!r}"
+            log(logging.WARNING, f"{subject} failed and {fate}: {task.last_error}", error)
 
     def errored(self, error: BaseException, task: TaskRecord | None = None) -> None:
         """Say that something unexpected happened; an outage of MongoDB is told as everywhere."""
         if isinstance(error, MonqueConnectionError):
             self._publisher.errored(error)
         elif not self._publisher.tell(events.TASK_ERROR, lambda: events.TaskErrored(error, task)):
-            logger.error("reactive tasks: %s", error, exc_info=error)
+            log(logging.ERROR, f"reactive tasks: {error}", error)
 
     def leads(self, instance_id: str, term: int) -> None:
         """Say that this instance plans from now on."""

@@ -11,8 +11,10 @@ from monque_core.store.tasks.planning import TaskBrokenError
 from monque_core.store.tasks.progress import Parked
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable
     from datetime import datetime
+
+    from bson import Timestamp
 
     from monque_core.clock import Clock
     from monque_core.reactive.agenda import Agenda
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from monque_core.reactive.cleaner import Cleaner
     from monque_core.reactive.event_publisher import TaskEventPublisher
     from monque_core.reactive.leader import Leadership
+    from monque_core.store.tasks.changes import Changes
     from monque_core.store.tasks.store import TaskStore
     from monque_core.tasks.definition import Declaration
 
@@ -51,40 +54,36 @@ class Planner:
 
     async def flush(self, database: str, batch: Batch) -> None:
         """Plan what changed; when this returns, none of it is needed any more."""
-        for collection in batch.replaced:
+        for collection, at in batch.replaced.items():
             for declaration in self._agenda.of(database, collection):
                 try:
-                    await self._insist(partial(self._begin_anew, declaration))
+                    await self._insist(partial(self._begin_anew, declaration, at))
                 except TaskBrokenError as error:
                     await self._set_aside(declaration, error)
         for collection in batch.collections:
-            ids, deleted = batch.ids(collection), batch.deleted(collection)
+            changes = batch.changes(collection)
             for declaration in self._agenda.of(database, collection):
                 try:
-                    await self.examine(declaration, ids, deleted)
+                    await self.examine(declaration, changes)
                 except TaskBrokenError as error:
                     await self._set_aside(declaration, error)
 
-    async def examine(
-        self, declaration: Declaration, ids: Sequence[Any], deleted: Sequence[Any] = ()
-    ) -> None:
+    async def examine(self, declaration: Declaration, changes: Changes) -> None:
         """Plan one task for these documents; raise `TaskBrokenError` if it cannot be planned."""
-        if ids:
-            await self._insist(partial(self._plan, declaration, ids, deleted))
+        if changes.ids:
+            await self._insist(partial(self._plan, declaration, changes))
 
-    async def _plan(
-        self, declaration: Declaration, ids: Sequence[Any], deleted: Sequence[Any]
-    ) -> None:
+    async def _plan(self, declaration: Declaration, changes: Changes) -> None:
         async with self._flushing:
             now, term = self._clock.now(), self._leadership.term
-            planned = await self._store.planning.plan(declaration, ids, deleted, now, term)
+            planned = await self._store.planning.plan(declaration, changes, now, term)
             if planned.parked or declaration.name in self._agenda.parked:
-                await self._store.progress.unpark(declaration, ids)
+                await self._store.progress.unpark(declaration, changes.ids)
             for source_id, error in planned.parked:
                 await self._park(declaration, source_id, error, now)
         if planned.matched:
             self._planned(declaration.name, now + declaration.debounce, planned.matched)
-        if planned.matched < len(ids):
+        if planned.matched < len(changes.ids):
             self._cleaner.expect(declaration)
 
     async def _park(
@@ -105,13 +104,13 @@ class Planner:
         )
         self._publisher.errored(UnplannableError(declaration.name, source_id, error))
 
-    async def _begin_anew(self, declaration: Declaration) -> None:
+    async def _begin_anew(self, declaration: Declaration, at: Timestamp) -> None:
         """Re-arm all documents of a task: they went with their collection, or came with it."""
         async with self._flushing:
             now, term = self._clock.now(), self._leadership.term
             # With a whole database, the records have lost their indexes, too.
             await self._store.prepare(declaration)
-            await self._store.planning.rearm_all(declaration, now, term)
+            await self._store.planning.rearm_all(declaration, at, now, term)
             await self._store.progress.ask_reconcile(
                 declaration.name, "its collection was dropped, renamed or replaced", now
             )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from monque_core.errors import LeadershipLostError
+from monque_core.store.tasks.changes import Changes
 from monque_core.store.tasks.planning import TaskBrokenError
 from monque_core.store.tasks.sources import LastId
 
@@ -145,7 +146,7 @@ class Reconciler:
         while ids := await self._store.sources.ids_after(
             declaration.database, declaration.collection, after, self._batch_size
         ):
-            await self._planner.examine(declaration, ids)
+            await self._planner.examine(declaration, Changes(ids))
             documents += len(ids)
             after = LastId(ids[-1])
             await self._checkpoint(declaration, asked, "scan", after)
@@ -157,7 +158,7 @@ class Reconciler:
         after = asked.after
         while True:
             orphans = await self._store.upkeep.orphans(declaration, after, self._batch_size)
-            await self._planner.examine(declaration, orphans.ids)
+            await self._planner.examine(declaration, Changes(orphans.ids))
             after = orphans.after
             if after is None:
                 return

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from monque_core.clock import truncate
+from monque_core.display import brief_repr
 from monque_core.durations import to_timedelta
 
 if TYPE_CHECKING:
@@ -113,9 +114,9 @@ class BaseRun:
         try:
             delay = to_timedelta(until)
         except ValueError as error:
-            raise ValueError(f"{action}({until!r}): {error}") from None
+            raise ValueError(f"{action}({brief_repr(until)}): {error}") from None
         if delay.total_seconds() < 0:
-            raise ValueError(f"{action}({until!r}) is negative")
+            raise ValueError(f"{action}({brief_repr(until)}) is negative")
         return truncate(self._desk.now() + delay)
 
 

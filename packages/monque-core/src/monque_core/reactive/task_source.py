@@ -28,7 +28,7 @@ from monque_core.tasks.outcome import (
 from monque_core.tasks.record import ExecutionStatus, TaskRecord, TaskStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from monque_core.options import Options
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from monque_core.scheduler.source import Claim
     from monque_core.scheduler.wakeups import Wakeups
     from monque_core.scheduler.workers import Work, Worker, Workers
+    from monque_core.store.ledger import Loss
     from monque_core.store.tasks.sources import Sources
     from monque_core.store.tasks.store import Records
     from monque_core.store.turned_away import TurnedAway
@@ -121,13 +122,13 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
         """Tell what was written."""
         record = result.run.work
         if verdict == "lost":
-            self.report_lost(record)
+            self.report_lost(record, verdict)
             return True
         self._announce(result, verdict)
         return True
 
-    async def renew(self, runs: Sequence[Run[TaskRecord]], now: datetime) -> Collection[Claim]:
-        """Keep claims alive, and give those that are no longer ours.
+    async def renew(self, runs: Sequence[Run[TaskRecord]], now: datetime) -> Mapping[Claim, Loss]:
+        """Keep claims alive, and return those that are no longer ours, and why.
 
         One that is being completed in a transaction is left alone: a renewal would wait for the
         transaction, or abort it. Once that is over, it may be complete and nobody else's; what is
@@ -135,14 +136,15 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
         """
         renewable = [run.work for run in runs if not _is_in_transaction(run)]
         lost = await self._records.ledger.renew(renewable, now) if renewable else set()
-        return lost - {(run.work.id, run.work.claim_token) for run in runs if _may_be_over(run)}
+        lost -= {(run.work.id, run.work.claim_token) for run in runs if _may_be_over(run)}
+        return dict.fromkeys(lost, "lost")
 
     def report_write_error(self, work: TaskRecord, error: Exception) -> None:
         """Say that MongoDB refuses an outcome, which is kept and tried again."""
         self._publisher.errored(error, work)
 
-    def report_lost(self, work: TaskRecord) -> None:
-        """Say that a claim was taken over while its handler ran."""
+    def report_lost(self, work: TaskRecord, loss: Loss) -> None:  # noqa: ARG002  # nobody deletes records
+        """Report that a record was taken over while its handler ran."""
         self._publisher.errored(_ownership_lost(work), work)
 
     def now(self) -> datetime:

@@ -17,7 +17,7 @@ from monque_core.scheduler.loop import end, wait_until
 from monque_core.scheduler.maintenance import Maintenance
 from monque_core.scheduler.pipeline import Pipeline
 from monque_core.scheduler.recovery import Recovery
-from monque_core.scheduler.retention import Retention
+from monque_core.scheduler.retention import GrowthWarning, Retention
 from monque_core.scheduler.wakeups import Wakeups
 from monque_core.threads import ThreadPool
 
@@ -57,7 +57,7 @@ class Engine:
         self._publisher = publisher
         self._threads = ThreadPool("monque-job")
         self._capacity = Capacity(options.instance_concurrency)
-        self._lease = InstanceLease(store.leases, holder, clock, options, publisher)
+        self._lease = InstanceLease(store, holder, clock, options, publisher)
         self._pipelines: list[Pipeline[Any, Any]] = []
         self._is_started = False
         wakeups = Wakeups(workers)
@@ -81,7 +81,9 @@ class Engine:
                     publisher,
                 )
             )
-        if options.job_retention is not None:
+        if options.job_retention is None:
+            self._watchers.append(GrowthWarning(store, publisher))
+        elif options.job_retention.ages:
             self._watchers.append(Retention(store, clock, options.job_retention, publisher))
         self._finders: list[Loop] = []
         self._deadline = math.inf
@@ -147,8 +149,16 @@ class Engine:
         is_measured = isinstance(self._clock, ServerClock)
         return self._clock.now() + (_CLOCK_TOLERANCE if is_measured else timedelta(0))
 
-    async def stop(self, seconds: float) -> None:
-        """Finish what runs within so many seconds, release the rest, leave nothing behind."""
+    @property
+    def active(self) -> int:
+        """Return how many runs are under way."""
+        return sum(len(pipeline.runs) for pipeline in self._pipelines)
+
+    async def stop(self, seconds: float) -> int:
+        """Finish what runs within so many seconds, release the rest, leave nothing behind.
+
+        Return how many runs were cut short.
+        """
         clock = asyncio.get_running_loop().time
         self._deadline = deadline = clock() + seconds
         dispatchers = [pipeline.dispatcher for pipeline in self._pipelines]
@@ -163,10 +173,10 @@ class Engine:
             )
             drained = await self._drain()
             last_deadline = clock() + _LAST_WRITES_SECONDS
-            if not drained:
-                await self._cut_short(last_deadline)
+            cut_short = 0 if drained else await self._cut_short(last_deadline)
             await self._lease.stop()
             await self._try_until(last_deadline, self._lease.give_back())
+            return cut_short
         finally:
             for loop in self._loops():
                 await loop.stop()
@@ -204,14 +214,15 @@ class Engine:
     async def _wait_until_none(self) -> None:
         await _all(pipeline.runs.wait_until_none() for pipeline in self._pipelines)
 
-    async def _cut_short(self, last_deadline: float) -> None:
-        """Cancel what still runs and write what can still be written."""
+    async def _cut_short(self, last_deadline: float) -> int:
+        """Cancel what still runs and write what can still be written; return how many runs."""
         unfinished = [run for pipeline in self._pipelines for run in pipeline.runs]
         self._publisher.errored(ShutdownTimeoutError([run.work for run in unfinished]))
         for run in unfinished:
             if run.stage == "running":
                 run.end("stop")
         await wait_until(last_deadline, self._wait_until_none())
+        return len(unfinished)
 
     async def _try_until(self, deadline: float, work: Coroutine[Any, Any, None]) -> None:
         """Write something until a deadline; an error is reported and nothing depends on it."""

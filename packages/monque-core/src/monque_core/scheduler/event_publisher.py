@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from monque_core.jobs.job import AnyJob
     from monque_core.store.contact import Contact
 
-logger = logging.getLogger("monque")
-
 
 class EventPublisher:
     """The engine's voice."""
@@ -48,7 +46,7 @@ class EventPublisher:
         """Say that something unexpected happened; an outage of MongoDB is told once."""
         if isinstance(error, MonqueConnectionError) and self._contact.is_lost:
             if self._outage_told == self._contact.outages:
-                logger.debug("MongoDB is still away: %s", error)
+                log(logging.DEBUG, f"MongoDB is still away: {error}")
                 return
             self._outage_told = self._contact.outages
         if not self.tell(events.JOB_ERROR, lambda: events.JobErrored(error, job)):
@@ -57,7 +55,7 @@ class EventPublisher:
     def recovered(self, count: int) -> None:
         """Say that abandoned jobs are back in the queue."""
         if not self.tell(events.STALE_RECOVERED, lambda: events.StaleRecovered(count)):
-            logger.warning("recovered %d job(s) of instances that died", count)
+            log(logging.WARNING, f"recovered {count} job(s) of instances that died")
 
     def stream_connected(self) -> None:
         """Say that changes are seen as they happen."""
@@ -71,13 +69,13 @@ class EventPublisher:
         """Say that the change stream broke."""
         changed = events.ChangeStreamChanged(error=error)
         if not self.tell(events.CHANGESTREAM_ERROR, lambda: changed):
-            logger.warning("the change stream broke, polling meanwhile: %s", error)
+            log(logging.WARNING, f"the change stream broke, polling meanwhile: {error}")
 
     def stream_unavailable(self, reason: str) -> None:
         """Say that there will be no change stream."""
         changed = events.ChangeStreamChanged(reason=reason)
         if not self.tell(events.CHANGESTREAM_FALLBACK, lambda: changed):
-            logger.info("no change stream here, polling instead: %s", reason)
+            log(logging.INFO, f"no change stream here, polling instead: {reason}")
 
     def tell(self, event: str, make: Callable[[], object]) -> bool:
         """Emit an event if anyone listens, and tell whether anyone did."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from monque_core.scheduler.runs import Run, Runs
     from monque_core.scheduler.source import Source
     from monque_core.scheduler.wakeups import Wakeups
+    from monque_core.store.ledger import Loss
 
 
 class Heartbeat(Periodic, Generic[W, C]):
@@ -50,14 +51,15 @@ class Heartbeat(Periodic, Generic[W, C]):
             return
         lost = await self._source.renew(beating, self._clock.now())
         for run in beating:
-            if (run.work.id, run.work.claim_token) in lost and run in self._runs:
-                self._lose(run)
+            loss = lost.get((run.work.id, run.work.claim_token))
+            if loss is not None and run in self._runs:
+                self._lose(run, loss)
 
-    def _lose(self, run: Run[W]) -> None:
+    def _lose(self, run: Run[W], loss: Loss) -> None:
         # The outcome of a run that is being settled may just have been written; the settler checks.
         if run.stage == "settling" or run.ended_by is not None:
             return
-        self._source.report_lost(run.work)
+        self._source.report_lost(run.work, loss)
         if run.stage == "waiting":
             self._backlog.remove(run)
             self._runs.discard(run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -30,7 +31,7 @@ from monque_core.store.queue import Candidate
 from monque_core.store.refusals import is_of_the_document
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from monque_core.options import Options
@@ -39,8 +40,11 @@ if TYPE_CHECKING:
     from monque_core.scheduler.source import Claim
     from monque_core.scheduler.wakeups import Wakeups
     from monque_core.scheduler.workers import Work, Worker, Workers
+    from monque_core.store.ledger import Loss
     from monque_core.store.store import Store
     from monque_core.store.turned_away import TurnedAway
+
+logger = logging.getLogger("monque")
 
 
 class JobSource(Source[AnyJob, Candidate]):
@@ -123,8 +127,8 @@ class JobSource(Source[AnyJob, Candidate]):
         if isinstance(verdict, Rescheduled):
             self._conclude_again(result, verdict, now)
             return False
-        if verdict == "lost":
-            self.report_lost(result.run.work)
+        if verdict != "written":
+            self.report_lost(result.run.work, verdict)
         else:
             self._publish(result, now)
         return True
@@ -141,15 +145,19 @@ class JobSource(Source[AnyJob, Candidate]):
         """Report that MongoDB rejects an outcome, which is kept and retried."""
         self._publisher.errored(error, work)
 
-    async def renew(self, runs: Sequence[Run[AnyJob]], now: datetime) -> Collection[Claim]:
-        """Renew claims, and return those that were lost."""
+    async def renew(self, runs: Sequence[Run[AnyJob]], now: datetime) -> Mapping[Claim, Loss]:
+        """Renew claims, and return those that were lost, and why."""
         return await self._ledger.renew([run.work for run in runs], now)
 
-    def report_lost(self, work: AnyJob) -> None:
-        """Report that another instance took over a claim while its handler ran."""
+    def report_lost(self, work: AnyJob, loss: Loss) -> None:
+        """Report that a job was taken over, or deleted, while its handler ran."""
+        if loss == "deleted":
+            # Somebody wanted that.
+            logger.info("job %s %s was deleted while it ran", work.name, work.id)
+            return
         error = OwnershipLostError(
             f"this run of job {work.name} {work.id} lost its claim: the job was recovered by "
-            "another instance, or deleted; the outcome was not written"
+            "another instance; the outcome was not written"
         )
         self._publisher.errored(error, work)
 
@@ -175,9 +183,11 @@ class JobSource(Source[AnyJob, Candidate]):
         match outcome:
             case Completed():
                 self._publisher.completed(lambda: settled(job, outcome, now), result.duration)
-            case Advanced(at) if result.error is None:
+            case Advanced(at, problem) if result.error is None:
                 self._wakeups.hint_at(job.name, at)
                 self._publisher.completed(lambda: settled(job, outcome, now), result.duration)
+                if problem is not None:
+                    self._publisher.errored(problem, job)
             case Released():
                 self._wakeups.hint(job.name, 1)
             case _:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from monque_core.clock import Clock
     from monque_core.options import Options
     from monque_core.scheduler.event_publisher import EventPublisher
-    from monque_core.store.leases import Leases, ServerTime
+    from monque_core.store.leases import ServerTime
+    from monque_core.store.store import Store
 
 _LONGEST_LOOK_GAP = 0.5
 _LAST_REPLY_SECONDS = 5.0
@@ -25,14 +26,15 @@ class InstanceLease(Periodic):
 
     def __init__(
         self,
-        leases: Leases,
+        store: Store,
         holder: str,
         clock: Clock,
         options: Options,
         publisher: EventPublisher,
     ) -> None:
         super().__init__(publisher.errored, options.heartbeat_interval)
-        self._leases = leases
+        self._leases = store.leases
+        self._stale_jobs = store.stale_jobs
         self._clock = clock
         self._instance_id = options.scheduler_instance_id
         self._key = f"instance:{self._instance_id}"
@@ -64,6 +66,9 @@ class InstanceLease(Periodic):
                 raise self._taken()
             await asyncio.sleep(min(_LONGEST_LOOK_GAP, self._interval / 4))
             current = await self._leases.read(self._key)
+        # An instance of Node has no lease: only the jobs that it runs show that it lives.
+        if name := await self._stale_jobs.foreign_claim(self._clock.now()):
+            raise self._taken(f", which runs a job {name} and is no instance of Python")
 
     async def give_back(self) -> None:
         """Let a successor with the same id start at once."""
@@ -80,9 +85,9 @@ class InstanceLease(Periodic):
         adjust(self._clock, reading)
         return True
 
-    def _taken(self) -> MonqueConnectionError:
+    def _taken(self, detail: str = "") -> MonqueConnectionError:
         return MonqueConnectionError(
-            f"another live instance has the id {self._instance_id!r}; "
+            f"another live instance has the id {self._instance_id!r}{detail}; "
             "give each a scheduler_instance_id of its own, or leave it out"
         )
 

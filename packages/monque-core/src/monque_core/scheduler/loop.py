@@ -8,12 +8,11 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from monque_core.errors import MonqueConnectionError
+from monque_core.log import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from datetime import timedelta
-
-logger = logging.getLogger("monque")
 
 _PAUSE_AFTER_FAULT = 1.0
 _CANCEL_AGAIN_AFTER = 2.5
@@ -56,7 +55,7 @@ class Loop(ABC):
         # What a server says of an error has times in it; its code does not change.
         fault = (type(error), getattr(error, "code", None) or str(error))
         if fault == self._fault and not isinstance(error, MonqueConnectionError):
-            logger.debug("once more: %s", error)
+            log(logging.DEBUG, f"once more: {error}")
         else:
             self._fault = fault
             self._report(error)
@@ -79,6 +78,9 @@ async def end(task: asyncio.Task[Any]) -> None:
     while not task.done():
         task.cancel()
         await asyncio.wait([task], timeout=_CANCEL_AGAIN_AFTER)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        # Nobody waits for it any more, and asyncio would complain that nobody has seen it.
+        log(logging.DEBUG, f"{task.get_name()} failed while it was ended: {error!r}")
 
 
 async def finish(work: Coroutine[Any, Any, object]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from monque_core.errors import MonqueConnectionError, MonqueError
@@ -115,7 +116,7 @@ class Recovery(Periodic):
         return failed
 
     def _is_spent(self, job: AnyJob) -> bool:
-        return job.claims >= self._policy.limit_for(job)
+        return job.claims >= self._policy.limit_for(job) and not _is_counted_by_others(job)
 
     def _could_be_heard(self, job: AnyJob) -> bool:
         """Tell whether the owner had its three heartbeats' time since MongoDB was last away."""
@@ -137,3 +138,8 @@ class Recovery(Periodic):
         if verdict == "written":
             self._publisher.failed(settled(adopted, outcome, now), error, will_retry=False)
         return verdict == "written"
+
+
+def _is_counted_by_others(job: AnyJob) -> bool:
+    """Whether a claim that is not counted followed those that are: no claim here moves a job."""
+    return isinstance(job.claimed_at, datetime) and job.next_run_at > job.claimed_at

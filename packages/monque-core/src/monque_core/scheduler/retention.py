@@ -1,7 +1,8 @@
-"""Deleting finished jobs that are old enough, by one instance at a time."""
+"""Deleting finished jobs that are old enough, or a warning that nobody does."""
 
 from __future__ import annotations
 
+import logging
 import uuid
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -18,10 +19,15 @@ if TYPE_CHECKING:
 _BATCH_SIZE = 1000
 _LEASE_KEY = "retention"
 _LEASE_DURATION = timedelta(seconds=60)
+_LOOK_INTERVAL = timedelta(hours=1)
+MANY_JOBS = 100_000
+"""So many stored jobs are worth a warning if none is ever deleted, and twice as many another."""
+
+logger = logging.getLogger("monque")
 
 
 class Retention(Periodic):
-    """Looks for finished jobs past their age every interval."""
+    """Looks for finished jobs past their age every interval, in one instance at a time."""
 
     def __init__(
         self, store: Store, clock: Clock, retention: JobRetention, publisher: EventPublisher
@@ -50,3 +56,28 @@ class Retention(Periodic):
     async def _may_go_on(self) -> bool:
         taken = await self._store.leases.take(_LEASE_KEY, self._holder, _LEASE_DURATION)
         return taken is not None
+
+
+class GrowthWarning(Periodic):
+    """Warns of a collection that grows because `job_retention` was never decided."""
+
+    def __init__(self, store: Store, publisher: EventPublisher) -> None:
+        super().__init__(publisher.errored, _LOOK_INTERVAL)
+        self._finished = store.finished
+        self._enough = MANY_JOBS
+
+    async def _run(self) -> None:
+        await self._tick()
+        await super()._run()
+
+    async def _tick(self) -> None:
+        stored = await self._finished.estimate_all()
+        if stored >= self._enough:
+            self._enough = 2 * stored
+            logger.warning(
+                "%s holds about %d jobs, and finished ones are never deleted: set job_retention, "
+                "for example JobRetention(completed=timedelta(days=7)), or JobRetention() to keep "
+                "them all",
+                self._finished.collection_name,
+                stored,
+            )

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
     from datetime import datetime, timedelta
 
     from bson import ObjectId
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from monque_core.scheduler.polling import Polling
     from monque_core.scheduler.runs import Run
     from monque_core.scheduler.workers import Work, Worker, Workers
+    from monque_core.store.ledger import Loss
     from monque_core.store.turned_away import TurnedAway
 
 Claim: TypeAlias = "tuple[Hashable, ObjectId | None]"
@@ -181,9 +182,9 @@ class Source(ABC, Generic[W, C]):
         """Report that MongoDB rejects an outcome, which is kept and retried."""
 
     @abstractmethod
-    async def renew(self, runs: Sequence[Run[W]], now: datetime) -> Collection[Claim]:
-        """Renew claims, and return those that were lost."""
+    async def renew(self, runs: Sequence[Run[W]], now: datetime) -> Mapping[Claim, Loss]:
+        """Renew claims, and return those that were lost, and why."""
 
     @abstractmethod
-    def report_lost(self, work: W) -> None:
-        """Report that another instance took over a claim while its handler ran."""
+    def report_lost(self, work: W, loss: Loss) -> None:
+        """Report that work was taken over, or deleted, while its handler ran."""

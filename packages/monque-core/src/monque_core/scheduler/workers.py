@@ -7,6 +7,7 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from monque_core.display import brief_repr
 from monque_core.errors import WorkerRegistrationError
 
 if TYPE_CHECKING:
@@ -77,6 +78,35 @@ class Workers:
     def names(self) -> list[str]:
         """Return the names with a worker here."""
         return list(self._by_name)
+
+
+def needs_arguments(method: str, target: object, example: str) -> TypeError:
+    """Return the error of a decorator that was written without parentheses."""
+    shown = getattr(target, "__qualname__", None) or repr(target)
+    return TypeError(
+        f"@monque.{method} was put on {shown} without its arguments: write "
+        f"@monque.{method}({example})"
+    )
+
+
+def check_handler(name: str, handler: Handler) -> Handler:
+    """Return a handler that can be called with a job, or a reactive task, and nothing else."""
+    if not callable(handler):
+        raise TypeError(f"the handler of {name!r} must be callable, not {brief_repr(handler)}")
+    try:
+        signature = inspect.signature(handler)
+    except (TypeError, ValueError):
+        # Not every callable that is written in C has one.
+        return handler
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        shown = getattr(handler, "__qualname__", None) or repr(handler)
+        raise TypeError(
+            f"the handler of {name!r} is called with one argument, the job, and "
+            f"{shown}{signature} cannot be: {error}"
+        ) from None
+    return handler
 
 
 def is_async(handler: object) -> bool:

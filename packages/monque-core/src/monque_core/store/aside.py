@@ -25,7 +25,7 @@ _MOST_TOLD = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Unreadable(TurnedAway):
-    """A document in the queue that is no job, and was set aside as failed."""
+    """A document in the queue that cannot be run here: set aside as failed, or left alone."""
 
 
 class Aside:
@@ -68,7 +68,7 @@ class Aside:
             else:
                 return Unreadable(job_id, error if done else None)
         assert refusal is not None
-        return self.leave(job_id, refusal)
+        return self.leave_refused(job_id, refusal)
 
     async def refuse(self, job_id: object, refusal: WriteError, now: datetime) -> Unreadable:
         """Turn away a job whose claim the server has refused."""
@@ -77,7 +77,7 @@ class Aside:
                 # Then it is for no fault of theirs: one error says more than one for each.
                 raise refusal
             # Not failed: it is the collection's validator, or the server, that may be at fault.
-            return self.leave(job_id, refusal)
+            return self.leave_refused(job_id, refusal)
         error = InvalidJobError(
             "data",
             None,
@@ -88,15 +88,8 @@ class Aside:
         error.__cause__ = refusal
         return await self.put(job_id, error, now)
 
-    def leave(self, job_id: object, refusal: WriteError) -> Unreadable:
-        """Leave alone for a while what cannot be changed; it is told the first time."""
-        self._left.append((time.monotonic() + LEFT_ALONE_SECONDS, job_id))
-        identity = repr(job_id)
-        if identity in self._told:
-            return Unreadable(job_id, None)
-        if len(self._told) >= _MOST_TOLD:
-            self._told.clear()
-        self._told.add(identity)
+    def leave_refused(self, job_id: object, refusal: WriteError) -> Unreadable:
+        """Leave alone for a while what cannot be changed."""
         error = InvalidJobError(
             "_id",
             job_id,
@@ -104,4 +97,15 @@ class Aside:
             f"every {LEFT_ALONE_SECONDS:.0f} s: {refusal}; look at the collection's validator",
         )
         error.__cause__ = refusal
+        return self.leave(job_id, error)
+
+    def leave(self, job_id: object, error: InvalidJobError) -> Unreadable:
+        """Leave a document alone for a while; the error is told the first time."""
+        self._left.append((time.monotonic() + LEFT_ALONE_SECONDS, job_id))
+        identity = repr(job_id)
+        if identity in self._told:
+            return Unreadable(job_id, None)
+        if len(self._told) >= _MOST_TOLD:
+            self._told.clear()
+        self._told.add(identity)
         return Unreadable(job_id, error)

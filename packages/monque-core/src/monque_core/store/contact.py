@@ -54,6 +54,16 @@ class Contact:
         self._gracious_until = time.monotonic() + seconds
 
     @property
+    def is_made(self) -> bool:
+        """Whether MongoDB answered when it was last asked."""
+        return self._has_answered and not self.is_lost
+
+    @property
+    def asked_at(self) -> float:
+        """Return when MongoDB last answered, or failed to, by `time.monotonic()`."""
+        return max(self._last, self._lost_at)
+
+    @property
     def age(self) -> float:
         """Tell how many seconds ago MongoDB answered."""
         return time.monotonic() - self._last if self._has_answered else float("inf")

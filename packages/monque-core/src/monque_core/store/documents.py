@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from bson import Code, ObjectId
 
 from monque_core.durations import to_milliseconds
-from monque_core.errors import InvalidJobError
+from monque_core.errors import InvalidJobError, MonqueError
+from monque_core.jobs.cron import check_cron
 from monque_core.jobs.job import AnyJob, Job, JobStatus
 from monque_core.store.forgiving import Undecodable, undecodable
 
@@ -191,6 +192,27 @@ def unreadable(field: str, value: object, job_id: object) -> InvalidJobError:
         f"the stored job cannot be read: {field} is {_described(value)}, "
         f"in the document {_brief(job_id)}",
     )
+
+
+def schedule_problem(job_id: object, cron: object, timezone: object) -> InvalidJobError | None:
+    """Return why the next run of a stored schedule is not known here, None if it is.
+
+    What is no text at all is no problem of the schedule: no job has that, and `to_job` refuses it.
+    """
+    if type(cron) is not str or (timezone is not None and type(timezone) is not str):
+        return None
+    try:
+        check_cron(cron, timezone or "UTC")
+    except MonqueError as error:
+        problem = InvalidJobError(
+            "repeatInterval",
+            cron,
+            f"the stored schedule {_brief(job_id)} cannot be read here and is left to workers that "
+            f"can: {error}",
+        )
+        problem.__cause__ = error
+        return problem
+    return None
 
 
 def _described(value: object) -> str:

@@ -9,6 +9,7 @@ from datetime import UTC
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+import pymongo
 from bson.codec_options import CodecOptions, DatetimeConversion
 from pymongo import ReadPreference
 from pymongo.asynchronous.client_session import AsyncClientSession
@@ -18,7 +19,9 @@ from pymongo.database import Database
 from pymongo.errors import ConnectionFailure, InvalidOperation, OperationFailure
 from pymongo.read_concern import ReadConcern
 
+from monque_core.display import brief_message
 from monque_core.errors import MonqueConnectionError
+from monque_core.store.cancellation import WAIT_FOR_IS_FRAGILE, cancelled_in_turn
 from monque_core.store.contact import Contact
 from monque_core.threads import ThreadPool
 
@@ -82,6 +85,20 @@ class Handle:
         reply: Document = await self.call(self.native.command, command, codec_options=self.codec)
         return reply
 
+    async def ping(self, seconds: float) -> None:
+        """Raise an error unless MongoDB answers within so many seconds."""
+        native: Any = self.native
+
+        def ask() -> None:
+            with pymongo.timeout(seconds):
+                native.command("ping")
+
+        async def ask_on_loop() -> None:
+            with pymongo.timeout(seconds):
+                await native.command("ping")
+
+        await self.call(ask if self.is_blocking else ask_on_loop)
+
     async def call(
         self,
         method: Callable[..., Any],
@@ -144,7 +161,7 @@ class Handle:
         """Wait for a reply, and take note if MongoDB could not be reached."""
         try:
             return await reply
-        except (ConnectionFailure, InvalidOperation, OperationFailure) as error:
+        except (ConnectionFailure, InvalidOperation, OperationFailure, RuntimeError) as error:
             if not _is_outage(error):
                 raise
             self.contact.lost()
@@ -160,7 +177,21 @@ class Handle:
             return method(*arguments, **keywords)
         if self.is_blocking:
             return await self._threads.submit(partial(method, *arguments, **keywords))
-        return await method(*arguments, **keywords)
+        call = method(*arguments, **keywords)
+        return await (cancelled_in_turn(call) if WAIT_FOR_IS_FRAGILE else call)
+
+    @property
+    def address(self) -> str:
+        """Return the servers and the database of the handle, without any credentials."""
+        seen = self.native.client.topology_description.server_descriptions()
+        return f"{','.join(sorted(_written(*address) for address in seen))}/{self.native.name}"
+
+    @property
+    def fault(self) -> str | None:
+        """Return why the last attempt to reach a server failed, None if none did."""
+        seen = self.native.client.topology_description.server_descriptions().values()
+        faults = (brief_message(each.error) for each in seen if each.error)
+        return next((fault.partition(" (configured timeouts:")[0] for fault in faults), None)
 
     @property
     def socket_timeout(self) -> float | None:
@@ -233,6 +264,10 @@ class Collection:
     async def count(self, filter: Mapping[str, object]) -> int:
         """Count the matching documents."""
         return int(await self._call("count_documents", filter))
+
+    async def estimate(self) -> int:
+        """Return about how many documents there are, which takes no time."""
+        return int(await self._call("estimated_document_count"))
 
     async def insert_one(self, document: Document, session: Session | None = None) -> None:
         """Insert one document."""
@@ -334,10 +369,13 @@ def of_majority(native: Any) -> Any:
     return native.with_options(read_concern=ReadConcern("majority"))
 
 
-def _is_outage(error: PyMongoError) -> bool:
+def _is_outage(error: PyMongoError | RuntimeError) -> bool:
     """Tell whether MongoDB could not be reached, or the server is going away."""
     if isinstance(error, ConnectionFailure):
         return True
+    if isinstance(error, RuntimeError):
+        # Cancelled while it waited for a server; a broken lock is all that it tells of it.
+        return "Lock is not acquired" in str(error)
     if isinstance(error, InvalidOperation):
         # The application closed its client under us, which the driver tells by words alone.
         return "after close" in str(error)
@@ -346,6 +384,11 @@ def _is_outage(error: PyMongoError) -> bool:
     if concern := details.get("writeConcernError"):
         reported.append(concern)
     return any(report.get("code") in _GOING_AWAY_CODES for report in reported)
+
+
+def _written(host: str, port: int | None) -> str:
+    name = f"[{host}]" if ":" in host else host
+    return name if port is None else f"{name}:{port}"
 
 
 def native_session(session: object) -> Session | None:

@@ -28,7 +28,10 @@ KEYED: Final[Document] = {
 }
 
 
+CLAIM: Final = "monque_py_claim"
+IN_PROCESS: Final = "monque_py_processing"
 UNIQUE: Final = "monque_py_unique"
+RETENTION: Final = "monque_py_retention"
 _DEAD_LEASES_STAY = timedelta(days=1)
 
 
@@ -48,13 +51,13 @@ def job_indexes(*, retention: bool) -> Sequence[IndexModel]:
     indexes = [
         IndexModel(
             [("name", ASCENDING), ("priority", DESCENDING), ("nextRunAt", ASCENDING)],
-            name="monque_py_claim",
+            name=CLAIM,
             partialFilterExpression=PENDING,
         ),
         IndexModel(
             # The status leads, constant as it is: without it `distinct` would not use the index.
             [("status", ASCENDING), ("heartbeatInterval", ASCENDING), ("lastHeartbeat", ASCENDING)],
-            name="monque_py_processing",
+            name=IN_PROCESS,
             partialFilterExpression=PROCESSING,
         ),
         IndexModel(
@@ -81,7 +84,7 @@ def job_indexes(*, retention: bool) -> Sequence[IndexModel]:
         indexes.append(
             IndexModel(
                 [("status", ASCENDING), ("updatedAt", ASCENDING)],
-                name="monque_py_retention",
+                name=RETENTION,
                 partialFilterExpression=FINISHED,
             )
         )

@@ -27,7 +27,6 @@ from monque_core.store.transitions import (
     Owner,
     Transition,
     complete,
-    held,
     release,
     renew,
     settle,
@@ -39,10 +38,9 @@ if TYPE_CHECKING:
 
     from monque_core.store.handle import Collection, Document
 
+_OWNER_FIELDS = {"status": 1, "claimedBy": 1, "claimToken": 1}
 _STATE_FIELDS = {
-    "status": 1,
-    "claimedBy": 1,
-    "claimToken": 1,
+    **_OWNER_FIELDS,
     "failCount": 1,
     "claims": 1,
     "nextRunAt": 1,
@@ -69,7 +67,9 @@ class Rescheduled:
     data: object = field(default=None, compare=False)
 
 
-Verdict: TypeAlias = Literal["written", "lost"] | Rescheduled
+Loss: TypeAlias = Literal["lost", "deleted"]
+"""Why a claim is no longer ours: another has the job, or nobody, for it was deleted."""
+Verdict: TypeAlias = Literal["written"] | Loss | Rescheduled
 
 
 class Ledger:
@@ -81,19 +81,25 @@ class Ledger:
 
     async def renew(
         self, jobs: Sequence[AnyJob], now: datetime
-    ) -> set[tuple[ObjectId, ObjectId | None]]:
-        """Keep claims alive; give (id, token) of those that are no longer ours."""
+    ) -> dict[tuple[ObjectId, ObjectId | None], Loss]:
+        """Keep claims alive; return (id, token) of those that are no longer ours, and why."""
         step = renew(jobs, self._owner, now)
         try:
             if await self._collection.update_many(step.filter, step.update) == len(jobs):
-                return set()
+                return {}
         except WriteError:
             # One that the server refuses must not cost the others their claims.
             await write_each(self._collection, [job.id for job in jobs], step)
             raise
-        found = await self._collection.find(held(jobs, self._owner), projection={"claimToken": 1})
-        kept = {(document["_id"], document["claimToken"]) for document in found}
-        return {(job.id, job.claim_token) for job in jobs} - kept
+        found = await self._collection.find(
+            {"_id": {"$in": [job.id for job in jobs]}}, projection=_OWNER_FIELDS
+        )
+        states = {document["_id"]: document for document in found}
+        return {
+            (job.id, job.claim_token): "lost" if job.id in states else "deleted"
+            for job in jobs
+            if not self._is_ours(job, states.get(job.id, {}))
+        }
 
     async def settle(self, settlements: Sequence[Settlement], now: datetime) -> list[Verdict]:
         """Write outcomes in one round trip, and say for each what became of it."""
@@ -166,6 +172,13 @@ class Ledger:
         state = (await self._states([job.id])).get(job.id)
         return state is not None and state.get("nextRunAt") == job.next_run_at
 
+    def _is_ours(self, job: AnyJob, state: Document) -> bool:
+        return (
+            state.get("status") == JobStatus.PROCESSING
+            and state.get("claimedBy") == self._owner.instance_id
+            and state.get("claimToken") == job.claim_token
+        )
+
     async def _states(self, ids: Sequence[ObjectId]) -> dict[ObjectId, Document]:
         documents = await self._collection.find(
             {"_id": {"$in": list(ids)}}, projection=_STATE_FIELDS
@@ -194,8 +207,10 @@ def _steps(settlements: Iterable[Settlement], owner: Owner, now: datetime) -> It
 def _judge(settlement: Settlement, state: Document | None, owner: Owner) -> Verdict:
     """Tell a lost reply from a lost claim by what is stored now."""
     job = settlement.job
-    if state is None or state.get("claimToken") != job.claim_token:
-        return "written" if _has_gone_on(settlement, state or {}) else "lost"
+    if state is None:
+        return "deleted"
+    if state.get("claimToken") != job.claim_token:
+        return "written" if _has_gone_on(settlement, state) else "lost"
     if state["status"] == JobStatus.PROCESSING:
         if state.get("claimedBy") != owner.instance_id:
             return "lost"

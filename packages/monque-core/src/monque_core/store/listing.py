@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from monque_core.errors import InvalidJobError
 from monque_core.jobs.cursor import Cursor, Place
 from monque_core.jobs.job import JobStatus
+from monque_core.log import log
 from monque_core.store import paging
 from monque_core.store.documents import to_job
 from monque_core.store.indexes import RECURRING
@@ -30,8 +31,6 @@ _FIELDS: Final[dict[SortName, str]] = {
     "updated_at": "updatedAt",
     "next_run_at": "nextRunAt",
 }
-
-logger = logging.getLogger("monque")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,5 +173,5 @@ def _readable(documents: Sequence[Document]) -> list[AnyJob]:
         try:
             jobs.append(to_job(document))
         except InvalidJobError as error:
-            logger.warning("the document %s is left out: %s", document["_id"], error)
+            log(logging.WARNING, f"the document {document['_id']} is left out: {error}")
     return jobs

@@ -10,12 +10,20 @@ from pymongo.errors import OperationFailure, WriteError
 
 from monque_core.errors import InvalidJobError
 from monque_core.store.aside import Aside, Unreadable
-from monque_core.store.documents import to_job, unreadable
+from monque_core.store.documents import schedule_problem, to_job, unreadable
 from monque_core.store.indexes import PENDING, PROCESSING
 from monque_core.store.refusals import is_of_the_document, write_each
 from monque_core.store.selection import one_of
 from monque_core.store.staleness import EARLIEST
-from monque_core.store.transitions import CLAIM_ORDER, Owner, claim, claimed, due
+from monque_core.store.transitions import (
+    CLAIM_ORDER,
+    COUNTED_CLAIMS,
+    Owner,
+    claim,
+    claimed,
+    due,
+    release,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +34,15 @@ if TYPE_CHECKING:
     from monque_core.store.handle import Collection, Document
     from monque_core.store.transitions import Transition
 
-_CANDIDATE_FIELDS = {"name": 1, "claims": 1, "failCount": 1, "maxRetries": 1}
+_CANDIDATE_FIELDS = {
+    "name": 1,
+    # Absent from most: whoever was claimed no more often than it failed needs no second thought.
+    "claims": {"$cond": [{"$gt": ["$claims", "$failCount"]}, COUNTED_CLAIMS, "$claims"]},
+    "failCount": 1,
+    "maxRetries": 1,
+    "repeatInterval": 1,
+    "timezone": 1,
+}
 
 
 @dataclass(slots=True)
@@ -168,9 +184,11 @@ class Queue:
         for document in documents:
             document.update(known)
             try:
-                jobs.append(to_job(document))
+                job = to_job(document)
             except InvalidJobError as error:
                 jobs.append(await self._aside.put(document["_id"], error, at))
+            else:
+                jobs.append(job if job.repeat_interval is None else await self._readable(job, at))
         # The indexes return them in other orders; runs start in the order of the claim.
         jobs.sort(key=_claim_rank)
         return jobs
@@ -219,21 +237,38 @@ class Queue:
         return [await self._aside.refuse(one.id, one.error, now) for one in refusals]
 
     async def _read(self, document: Document) -> AnyJob | Unreadable:
+        now = document["lockedAt"]
         try:
-            return to_job(document)
+            job = to_job(document)
         except InvalidJobError as error:
-            return await self._aside.put(document["_id"], error, document["lockedAt"])
+            return await self._aside.put(document["_id"], error, now)
+        return job if job.repeat_interval is None else await self._readable(job, now)
+
+    async def _readable(self, schedule: AnyJob, now: datetime) -> AnyJob | Unreadable:
+        """Hand back a claimed schedule whose next run is not known here."""
+        problem = schedule_problem(schedule.id, schedule.repeat_interval, schedule.timezone)
+        if problem is None:
+            return schedule
+        step = release([schedule.id], schedule.claim_token, self._owner, now)
+        await self._collection.update_one(step.filter, step.update)
+        return self._aside.leave(schedule.id, problem)
 
     async def _candidates(
         self, documents: Sequence[Document], now: datetime
     ) -> list[Candidate | Unreadable]:
         candidates: list[Candidate | Unreadable] = []
         for document in documents:
-            if type(document["name"]) is str:
-                candidates.append(_candidate(document))
-            else:
+            if type(document["name"]) is not str:
                 error = unreadable("name", document["name"], document["_id"])
                 candidates.append(await self._aside.put(document["_id"], error, now))
+            elif "repeatInterval" in document and (
+                problem := schedule_problem(
+                    document["_id"], document["repeatInterval"], document.get("timezone")
+                )
+            ):
+                candidates.append(self._aside.leave(document["_id"], problem))
+            else:
+                candidates.append(_candidate(document))
         return candidates
 
 

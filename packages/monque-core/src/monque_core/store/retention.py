@@ -17,6 +17,11 @@ class Finished:
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
+        self.collection_name = collection.name
+
+    async def estimate_all(self) -> int:
+        """Return about how many jobs are stored in any status, from the collection's metadata."""
+        return await self._collection.estimate()
 
     async def delete(self, status: str, before: datetime, limit: int) -> int:
         """Delete at most so many jobs of a finished status, oldest first; tell how many."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from monque_core.errors import MonqueError
 from monque_core.jobs.job import JobStatus
+from monque_core.jobs.outcome import next_tick
 from monque_core.jobs.payload import schedule_key
 from monque_core.store.documents import to_job
 from monque_core.store.indexes import RECURRING
@@ -34,10 +35,14 @@ class Schedules:
         """Store a schedule; where its key has one already, bring that up to date."""
         for _ in range(_ATTEMPTS):
             stored = await self._intake.insert_unique(wanted, session)
-            if not stored.deduplicated or self._is_same(stored, wanted):
+            if not stored.deduplicated:
+                return stored
+            is_same = self._is_same(stored, wanted)
+            update = _repair(stored) if is_same else _update(stored, wanted)
+            if update is None:
                 return stored
             updated = await self._collection.find_one_and_update(
-                _unchanged(stored), _update(stored, wanted), session=session
+                _unchanged(stored), update, session=session
             )
             if updated is not None:
                 return to_job(updated, deduplicated=True)
@@ -80,6 +85,26 @@ def _unchanged(job: AnyJob) -> Document:
     if job.status == JobStatus.PENDING:
         condition["nextRunAt"] = job.next_run_at
     return condition
+
+
+def _repair(stored: AnyJob) -> Document | None:
+    """Put a schedule back to its tick if Node, which ignores the time zone, has moved it.
+
+    Node's runs leave their heartbeat interval behind, and end when the document was last changed.
+    """
+    is_moved_by_node = (
+        stored.status == JobStatus.PENDING
+        and stored.heartbeat_interval is not None
+        and not stored.fail_count
+        # Else it is retried, or was rescheduled to run at once.
+        and stored.next_run_at > stored.updated_at
+    )
+    if not is_moved_by_node:
+        return None
+    tick = next_tick(stored, stored.updated_at)
+    if stored.next_run_at == tick:
+        return None
+    return {"$set": {"nextRunAt": tick, "claims": 0}, "$unset": {"heartbeatInterval": ""}}
 
 
 def _update(stored: AnyJob, wanted: AnyJob) -> Document:

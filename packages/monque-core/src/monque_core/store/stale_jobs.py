@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from bson import ObjectId
 from pymongo.errors import WriteError
 
 from monque_core.errors import InvalidJobError
+from monque_core.options import STALE_AFTER_HEARTBEATS
 from monque_core.store.aside import Aside
 from monque_core.store.documents import to_job
 from monque_core.store.indexes import PROCESSING
 from monque_core.store.refusals import write_each
-from monque_core.store.staleness import stale
+from monque_core.store.staleness import is_interval, stale
 from monque_core.store.transitions import Owner, adopt, revive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime, timedelta
 
     from monque_core.jobs.job import AnyJob
     from monque_core.store.handle import Collection, Document
@@ -63,6 +64,26 @@ class StaleJobs:
                     unreadable.append(aside.error)
         return StaleBatch(jobs, unreadable, condition)
 
+    async def foreign_claim(self, now: datetime) -> str | None:
+        """Return the name of a live job that a program without leases has claimed by our own id."""
+        mine = {**PROCESSING, "claimedBy": self._owner.instance_id}
+        # A claim of this side bears a token, and was made when the job was due.
+        foreign = {
+            "$or": [
+                {"claimToken": None},
+                {"claimedAt": None},
+                {"$expr": {"$gt": ["$nextRunAt", "$claimedAt"]}},
+            ]
+        }
+        fields = {"name": 1, "heartbeatInterval": 1, "lastHeartbeat": 1}
+        for claim in await self._collection.find({**mine, **foreign}, projection=fields):
+            interval, beat = claim.get("heartbeatInterval"), claim.get("lastHeartbeat")
+            if is_interval(interval) and isinstance(beat, datetime):
+                silence = STALE_AFTER_HEARTBEATS * timedelta(milliseconds=interval)
+                if now - beat <= silence:
+                    return str(claim["name"])
+        return None
+
     def _to_be_said(self) -> list[Exception]:
         unsaid, self._unsaid = self._unsaid, []
         return unsaid
@@ -77,7 +98,7 @@ class StaleJobs:
             # One that the server refuses must not keep the others from being taken back.
             matched, refusals = await write_each(self._collection, ids, step)
             for refusal in refusals:
-                left = self._aside.leave(refusal.id, refusal.error)
+                left = self._aside.leave_refused(refusal.id, refusal.error)
                 self._unsaid += [] if left.error is None else [left.error]
             return matched
 

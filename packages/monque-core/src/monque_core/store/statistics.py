@@ -58,6 +58,8 @@ class Statistics:
                 counts[name_of_row][status] = row["count"]
                 if row["duration"] is not None:
                     durations[name_of_row] = (row["duration"], row["timed"])
+                elif row["sinceDue"] is not None:
+                    durations[name_of_row] = (row["sinceDue"], row["untimed"])
         return Figures(
             {each: _stats(counts[each], [durations.get(each, (0, 0))]) for each in counts},
             _stats(sum(counts.values(), Counter()), durations.values()),
@@ -77,24 +79,47 @@ def _stats(by_status: Counter[str], durations: Iterable[tuple[float, int]]) -> Q
 
 
 def _pipeline(chosen: Document) -> list[Document]:
-    """Count by name and status, and time what was completed, in one pass."""
-    # What is no date sorts before the first or after the last of them.
-    are_dates = [
-        condition
-        for field in ("$updatedAt", "$claimedAt")
-        for condition in ({"$gte": [field, _EARLIEST]}, {"$lte": [field, _LATEST]})
-    ]
-    is_timed = {"$and": [{"$eq": ["$status", JobStatus.COMPLETED]}, *are_dates]}
-    took = {"$subtract": ["$updatedAt", "$claimedAt"]}
+    """Count by name and status, and time what was completed, in one pass.
+
+    Node leaves no trace of when its runs began. Of those, only the time since they were due is
+    known, and good for a name that has no others.
+    """
+    is_completed = {"$eq": ["$status", JobStatus.COMPLETED]}
+    # A claim before the job was due is not that of the run which completed it.
+    is_claim_of_run = {"$not": [{"$gt": ["$nextRunAt", "$claimedAt"]}]}
+    is_timed = {"$and": [is_completed, *_are_dates("$updatedAt", "$claimedAt"), is_claim_of_run]}
+    is_untimed = {
+        "$and": [
+            is_completed,
+            *_are_dates("$updatedAt", "$nextRunAt"),
+            {"$gte": ["$updatedAt", "$nextRunAt"]},
+            {"$not": [is_timed]},
+        ]
+    }
     return [
         {"$match": chosen},
         {
             "$group": {
                 "_id": {"name": "$name", "status": "$status"},
                 "count": {"$sum": 1},
-                # What another program wrote may be no date, and a mean leaves out what is null.
-                "duration": {"$avg": {"$cond": [is_timed, took, None]}},
+                "duration": _mean_since("$claimedAt", is_timed),
                 "timed": {"$sum": {"$cond": [is_timed, 1, 0]}},
+                "sinceDue": _mean_since("$nextRunAt", is_untimed),
+                "untimed": {"$sum": {"$cond": [is_untimed, 1, 0]}},
             }
         },
     ]
+
+
+def _are_dates(*fields: str) -> list[Document]:
+    """Match dates: what is none sorts before the first or after the last of them."""
+    return [
+        condition
+        for field in fields
+        for condition in ({"$gte": [field, _EARLIEST]}, {"$lte": [field, _LATEST]})
+    ]
+
+
+def _mean_since(begin: str, condition: Document) -> Document:
+    """Compute the mean time until completion; a mean leaves out what is null."""
+    return {"$avg": {"$cond": [condition, {"$subtract": ["$updatedAt", begin]}, None]}}

@@ -57,7 +57,8 @@ class Store:
         self.statistics = Statistics(jobs)
         self.control = Control(jobs)
         meta = self._handle.collection(f"{options.collection_name}_meta")
-        self.indexes = Indexes(jobs, meta, retention=options.job_retention is not None)
+        retention = options.job_retention
+        self.indexes = Indexes(jobs, meta, retention=retention is not None and bool(retention.ages))
         self.leases = Leases(meta)
         self.tasks = TaskStore(self._handle, meta, self.leases, options)
         self.changes = Changes(
@@ -91,6 +92,10 @@ class Store:
             ) from error
         return server_time
 
+    async def ping(self, seconds: float) -> None:
+        """Raise an error unless MongoDB answers within so many seconds."""
+        await self._handle.ping(seconds)
+
     async def read_clock(self) -> ServerTime:
         """Read the server's clock."""
         return (await self._hello())[1]
@@ -99,6 +104,16 @@ class Store:
         asked_ns = time.monotonic_ns()
         hello = await self._handle.command("hello")
         return hello, ServerTime(hello["localTime"], asked_ns, time.monotonic_ns())
+
+    @property
+    def place(self) -> str:
+        """Return the servers, the database and the collection, without any credentials."""
+        return f"{self._handle.address}.{self._options.collection_name}"
+
+    @property
+    def fault(self) -> str | None:
+        """Return why MongoDB could not be reached, None if it could."""
+        return self._handle.fault
 
     async def dismiss_threads(self) -> None:
         """End the threads that a blocking handle needed."""

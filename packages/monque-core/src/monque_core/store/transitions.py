@@ -20,6 +20,7 @@ from monque_core.jobs.outcome import (
     Released,
     Retrying,
 )
+from monque_core.store.staleness import EARLIEST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +38,50 @@ _CLAIM_FIELDS: Final = ("lockedAt", "claimedBy", "lastHeartbeat", "heartbeatInte
 _DROP_CLAIM: Final = dict.fromkeys(_CLAIM_FIELDS, "")
 _DROP_CLAIM_AND_REASON: Final = {**_DROP_CLAIM, "failReason": ""}
 _DROP_CLAIM_AND_TOKEN: Final = {**_DROP_CLAIM, "claimToken": ""}
+
+
+def _number(field: str) -> Document:
+    return {"$cond": [{"$isNumber": field}, field, 0]}
+
+
+# A due time later than the last claim here means that the job was moved since. After a move of our
+# own the count holds: it is 0 after a success; after a failure there is a fail count, and no
+# heartbeat interval. Node moves a job after a run of its own, which leaves a heartbeat interval, or
+# to retry it, which sets the fail count to 0. It knows nothing of the count in either case.
+_IS_OUTDATED: Final[Document] = {
+    "$and": [
+        {"$gte": ["$claimedAt", EARLIEST]},
+        {"$gt": ["$nextRunAt", "$claimedAt"]},
+        {"$or": [{"$lte": ["$failCount", 0]}, {"$gt": ["$heartbeatInterval", None]}]},
+    ]
+}
+_COUNTED_AGAIN: Final[Document] = {
+    "$let": {
+        "vars": {
+            "claims": {
+                "$cond": [{"$and": [{"$gt": ["$claims", 0]}, _IS_OUTDATED]}, 0, _number("$claims")]
+            },
+            "failures": _number("$failCount"),
+        },
+        # Every failure was a run, though one that another program did not count.
+        "in": {
+            "$cond": [
+                {"$and": [{"$gte": ["$$claims", 0]}, {"$lt": ["$$claims", "$$failures"]}]},
+                "$$failures",
+                "$$claims",
+            ]
+        },
+    }
+}
+COUNTED_CLAIMS: Final[Document] = {
+    "$cond": [
+        {"$or": [{"$gt": ["$claims", 0]}, {"$gt": ["$failCount", 0]}]},
+        _COUNTED_AGAIN,
+        # Most jobs are claimed for the first time: nothing to think about.
+        _number("$claims"),
+    ]
+}
+"""Compute how often a waiting job was claimed; a count that Node has left behind is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +111,7 @@ def due(now: datetime) -> Document:
 
 def claim(selection: Document, owner: Owner, token: ObjectId, now: datetime) -> Transition:
     """Take due jobs among the selected: pending → processing."""
-    counted = {"$cond": [{"$isNumber": "$claims"}, {"$add": ["$claims", 1]}, 1]}
+    counted = {"$add": [COUNTED_CLAIMS, 1]}
     return Transition(
         {**selection, **due(now)},
         # A pipeline, for $inc would fail a whole batch on one null that another program stored.
@@ -163,7 +208,7 @@ def settle(
             changes = {"failCount": job.fail_count + 1, **said}
             step = _end(job, owner, now, JobStatus.FAILED, changes, dropped)
             return _by_schedule(job, step)
-        case Advanced(at):
+        case Advanced(at, _):
             return _advance(job, at, owner, now, {}, _DROP_CLAIM_AND_REASON)
         case OccurrenceFailed(reason, at):
             said, dropped = _said(reason)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from monque_core.jobs.job import AnyJob
     from monque_core.options import Options
     from monque_core.scheduler.workers import Workers
+    from monque_core.store.contact import Contact
 
 R = TypeVar("R")
 
@@ -66,9 +67,9 @@ class Counter(Producer, Inspector, Controller, Reactions):
             self._is_initialized = True
 
     @property
-    def is_connected(self) -> bool:
-        """Tell whether MongoDB answered when it was last asked from here."""
-        return not self._store.contact.is_lost
+    def contact(self) -> Contact:
+        """Return whether, and when, MongoDB last answered a call from here."""
+        return self._store.contact
 
     def _notice(self, jobs: Sequence[AnyJob]) -> None:
         self._home.notice(jobs)

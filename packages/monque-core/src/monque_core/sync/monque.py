@@ -16,8 +16,9 @@ from typing import (
     overload,
 )
 
+from monque_core.durations import check_limit
 from monque_core.errors import MonqueError
-from monque_core.monque import Monque, check_limit
+from monque_core.monque import Monque
 from monque_core.sync.counter import Counter, run_in_place
 from monque_core.sync.loop_thread import GivenUpError
 from monque_core.sync.signals import on_first_signal
@@ -82,6 +83,7 @@ class SyncMonque:
     now = _blocking(Counter.now)
     schedule = _blocking(Counter.schedule)
     unschedule = _blocking(Counter.unschedule)
+    ping = _blocking(Counter.ping)
 
     cancel_job = _blocking(Counter.cancel_job)
     cancel_jobs = _blocking(Counter.cancel_jobs)
@@ -122,8 +124,9 @@ class SyncMonque:
 
     @property
     def is_connected(self) -> bool:
-        """Tell whether MongoDB answered when this instance last asked: a producer's health."""
-        return self._is_ready and self._counter.is_connected and self._monque.is_connected
+        """Whether MongoDB answered the last call or `ping`; this asks nothing by itself."""
+        contacts = (self._counter.contact, self._monque._store.contact)
+        return max(contacts, key=lambda contact: contact.asked_at).is_made
 
     def initialize(self) -> None:
         """Create the indexes, recover stale jobs and make sure that the instance id is free.
@@ -346,7 +349,7 @@ class SyncMonque:
             loop = self._workshop.enter()
             try:
                 # A handler may be at work, and use this, before the start has returned.
-                loop.call(self._monque.initialize, given_up)
+                loop.call(self._monque._initialize_aloud, given_up)
                 self._is_ready = True
                 loop.call(self._monque.start, given_up)
             except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import re
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from monque_core.tasks.rules import (
     refusal,
 )
 from monque_core.tasks.watch import Watch
+from monque_core.texts import is_collection_name, is_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -139,6 +141,18 @@ class TaskOptions(TypedDict, total=False):
     reconcile_on_change: bool
 
 
+def check_options(given: Mapping[str, object]) -> None:
+    """Refuse options that `Monque.reactive` does not have, and a task without a name."""
+    for option in given:
+        if option not in TaskOptions.__annotations__:
+            known = [*TaskOptions.__annotations__, "concurrency", "timeout"]
+            close = difflib.get_close_matches(option, known, n=1, cutoff=0.5)
+            hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
+            raise TypeError(f"reactive() got an unexpected keyword argument {option!r}: {hint}")
+    if "name" not in given:
+        raise TypeError('reactive() needs the name of the task: reactive("orders", name="invoice")')
+
+
 def define(
     database: str,
     collection: str,
@@ -212,7 +226,7 @@ def _declare(
 
 def _check_database(database: object) -> str:
     allowed = 'a MongoDB database name: 1 to 63 bytes, without spaces and any of /\\."$*<>:|?'
-    if not isinstance(database, str) or re.search(r"[\s\x00/\\.\"$*<>:|?]", database):
+    if not is_text(database) or re.search(r"[\s\x00\ud800-\udfff/\\.\"$*<>:|?]", database):
         raise refusal("database", database, allowed)
     if not 0 < len(database.encode("utf-8", "replace")) <= 63:
         raise refusal("database", database, allowed)
@@ -226,12 +240,10 @@ def _check_database(database: object) -> str:
 
 def _check_collection(collection: object, database: str) -> str:
     allowed = (
-        "a MongoDB collection name: not empty, no '$' or control character, no leading 'system.', "
-        "no '.' at either end and no '..'"
+        "a MongoDB collection name: not empty, no '$', control character or half of a "
+        "surrogate pair, no leading 'system.', no '.' at either end and no '..'"
     )
-    if not isinstance(collection, str) or not collection:
-        raise refusal("collection", collection, allowed)
-    if re.search(r"[$\x00-\x1f\x7f]|^\.|\.$|\.\.|^system\.", collection):
+    if not is_collection_name(collection):
         raise refusal("collection", collection, allowed)
     size = len(f"{database}.{collection}".encode("utf-8", "replace"))
     if size > _LONGEST_NAMESPACE:

@@ -14,7 +14,8 @@ from bson import json_util
 from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.errors import BSONError
 
-from monque_core.tasks.rules import refusal, shortened
+from monque_core.display import brief_message, brief_repr
+from monque_core.tasks.rules import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,9 +48,11 @@ def plain(option: str, document: Mapping[str, Any], codec: CodecOptions[Any]) ->
     """Give a copy of plain BSON types, which every codec encodes alike."""
     try:
         copy = bson.decode(bson.encode(document, codec_options=codec), PLAIN)
-    except (BSONError, OverflowError, RecursionError, TypeError, ValueError) as error:
+    except Exception as error:
+        # BSON's own errors hold the repr of a value, which may raise anything by itself.
         raise ValueError(
-            f"option {option}={shortened(document)} cannot be written as BSON: {error}; "
+            f"option {option}={brief_repr(document)} cannot be written as BSON: "
+            f"{brief_message(error)}; "
             "use dicts with text keys, lists, text, numbers, datetimes, ObjectIds and the like"
         ) from error
     if _is_too_deep(copy):
@@ -74,7 +77,7 @@ def from_text(text: str) -> Any:
     try:
         return _rename_keys(json_util.loads(text, json_options=_TEXT), _unescaped)
     except _UNREADABLE as error:
-        raise ValueError(f"{shortened(text)} is no canonical extended JSON: {error}") from error
+        raise ValueError(f"{brief_repr(text)} is no canonical extended JSON: {error}") from error
 
 
 def _is_too_deep(document: dict[str, Any]) -> bool:

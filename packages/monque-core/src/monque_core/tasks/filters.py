@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from monque_core.display import brief_repr
 from monque_core.tasks.documents import plain
-from monque_core.tasks.rules import refusal, shortened
+from monque_core.tasks.rules import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,7 @@ def check_filter(filter: object, codec: CodecOptions[Any]) -> dict[str, Any]:
         reason = _REFUSED.get(path[-1])
         if reason:
             raise ValueError(
-                f"option filter={shortened(filter)} is not allowed: "
+                f"option filter={brief_repr(filter)} is not allowed: "
                 f"{'.'.join(path)} cannot be planned with, since {path[-1]} {reason}"
             )
     return checked

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
+from monque_core.display import brief_repr, suggestion
 from monque_core.durations import to_timedelta
 
 if TYPE_CHECKING:
@@ -21,16 +21,7 @@ _LARGEST_INT = 2**31 - 1
 
 def refusal(option: str, value: object, allowed: str) -> ValueError:
     """Say which option is not allowed, what came and what is expected."""
-    return ValueError(f"option {option}={shortened(value)} is not allowed: it must be {allowed}")
-
-
-def shortened(value: object) -> str:
-    """Give the value as it is written in Python, cut where it gets long."""
-    try:
-        text = repr(value)
-    except RecursionError:
-        text = f"<deep {type(value).__name__}>"
-    return text if len(text) <= 120 else f"{text[:117]}…"
+    return ValueError(f"option {option}={brief_repr(value)} is not allowed: it must be {allowed}")
 
 
 def check_duration(option: str, value: object, *, least: timedelta = ZERO) -> timedelta:
@@ -75,8 +66,8 @@ def check_choice(option: str, value: object, choices: Sequence[Text]) -> Text:
     for choice in choices:
         if value == choice:
             return choice
-    close = difflib.get_close_matches(str(value), choices, n=1, cutoff=0.5)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    close = suggestion(value, choices)
+    hint = f"; did you mean {close!r}?" if close else ""
     raise refusal(option, value, f"one of {', '.join(map(repr, choices))}{hint}")
 
 

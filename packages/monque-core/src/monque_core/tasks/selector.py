@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import bson
+from bson import Code, Regex
+
+from monque_core.display import brief_message
+from monque_core.jobs.outcome import LONGEST_REASON
 from monque_core.jobs.rules import check_name
 from monque_core.tasks.record import TaskStatus, TaskStatusName
 from monque_core.tasks.rules import check_choice, refusal
+from monque_core.texts import has_surrogates, is_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+
+    from bson.codec_options import CodecOptions
 
     TaskStatuses: TypeAlias = TaskStatusName | Collection[TaskStatusName]
 
@@ -36,6 +45,7 @@ class TaskSelector:
         _check_statuses(self.status)
         for option in ("database", "collection", "error"):
             _check_text(option, getattr(self, option))
+        _check_source_id(self.source_id)
 
     @property
     def statuses(self) -> tuple[TaskStatusName, ...] | None:
@@ -60,7 +70,28 @@ def _check_statuses(status: object) -> tuple[TaskStatusName, ...] | None:
 
 
 def _check_text(option: str, value: object) -> None:
-    if value is not None and (not isinstance(value, str) or not value):
+    if value is None:
+        return
+    if not is_text(value) or not value:
         raise refusal(option, value, "a text that is not empty, or None")
-    if value is not None and any("\ud800" <= letter <= "\udfff" for letter in value):
+    if has_surrogates(value):
         raise refusal(option, value, "a text without surrogates, which UTF-8 cannot hold")
+    if len(value) > LONGEST_REASON:
+        allowed = f"a text of at most {LONGEST_REASON} characters, as no stored text is longer"
+        raise refusal(option, value, allowed)
+
+
+def _check_source_id(value: object) -> None:
+    if isinstance(value, (Code, Regex, re.Pattern, list, tuple)):
+        allowed = "the _id of a document, which is no list, regular expression or JavaScript code"
+        raise refusal("source_id", value, allowed)
+
+
+def check_storable_id(source_id: object, codec: CodecOptions[Any]) -> None:
+    """Refuse a `source_id` that no document can have, because BSON cannot hold it."""
+    try:
+        bson.encode({"_id": source_id}, codec_options=codec)
+    except Exception as error:
+        # BSON's own errors hold the repr of a value, which may raise anything by itself.
+        allowed = f"the _id of a document, which this cannot be: {brief_message(error)}"
+        raise refusal("source_id", source_id, allowed) from error

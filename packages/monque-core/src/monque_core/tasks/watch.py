@@ -6,8 +6,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from monque_core.display import brief_repr
 from monque_core.tasks.documents import PLAIN, plain
-from monque_core.tasks.rules import refusal, shortened
+from monque_core.tasks.rules import refusal
+from monque_core.texts import is_text
 
 if TYPE_CHECKING:
     from bson.codec_options import CodecOptions
@@ -46,7 +48,7 @@ class Watch:
 def _read(spec: object, codec: CodecOptions[Any]) -> list[tuple[str, Any]]:
     """Give the paths and what is watched at each."""
     if isinstance(spec, str):
-        raise refusal("watch", spec, f"a list of fields; did you mean [{spec!r}]?")
+        raise refusal("watch", spec, f"a list of fields; did you mean [{brief_repr(spec)}]?")
     if not isinstance(spec, (Mapping, list, tuple, set, frozenset)):
         raise refusal("watch", spec, "None, a list of fields or a projection of them")
     if not spec:
@@ -68,7 +70,7 @@ def _flattened(projection: dict[str, Any], parent: str = "") -> Iterator[tuple[s
 
 def _check_path(path: object) -> str:
     allowed = "a field such as 'total' or 'customer.address'"
-    if not isinstance(path, str) or not path.strip():
+    if not is_text(path) or not path.strip():
         raise refusal("watch", path, allowed)
     for segment in path.split("."):
         if not segment.strip():
@@ -86,7 +88,7 @@ def _check_path(path: object) -> str:
 
 def _check_value(path: str, value: object) -> object:
     """Return 1 or an expression; refuse exclusions, and what would never change."""
-    option = f"watch[{path!r}]"
+    option = f"watch[{brief_repr(path)}]"
     if _is_of_id(path) and value != 1:
         raise refusal(option, value, "1 or left out, since an _id never changes")
     if isinstance(value, (bool, int, float)):
@@ -120,13 +122,13 @@ def _refuse_collisions(paths: Iterable[str]) -> None:
     seen: set[str] = set()
     for path in sorted(paths):
         if path in seen:
-            raise ValueError(f"option watch names {shortened(path)} twice: name it once")
+            raise ValueError(f"option watch names {brief_repr(path)} twice: name it once")
         segments = path.split(".")
         for end in range(1, len(segments)):
             above = ".".join(segments[:end])
             if above in seen:
                 raise ValueError(
-                    f"option watch names {shortened(above)} and {shortened(path)} inside of it: "
+                    f"option watch names {brief_repr(above)} and {brief_repr(path)} inside of it: "
                     "name only one of them"
                 )
         seen.add(path)

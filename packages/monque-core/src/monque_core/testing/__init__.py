@@ -8,7 +8,14 @@ PYTEST_DONT_REWRITE: a `conftest.py` may both name this as a plugin and import f
 
 from monque_core.testing.assertions import assert_enqueued, assert_not_enqueued, run_until_idle
 from monque_core.testing.clock import MovableClock
+from monque_core.testing.jobs import make_job
 
-__all__ = ["MovableClock", "assert_enqueued", "assert_not_enqueued", "run_until_idle"]
+__all__ = [
+    "MovableClock",
+    "assert_enqueued",
+    "assert_not_enqueued",
+    "make_job",
+    "run_until_idle",
+]
 
 pytest_plugins = ("monque_core.testing.fixtures",)

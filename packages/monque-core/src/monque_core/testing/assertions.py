@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from unittest.mock import ANY
 
 from pymongo.asynchronous.database import AsyncDatabase
@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from monque_core.jobs.selector import Statuses
 
 
+class Front(Protocol):
+    """What has a `Monque` behind it, as the `MonqueService` of monque-di."""
+
+    @property
+    def monque(self) -> Monque:
+        """Return the instance."""
+        ...
+
+
 async def assert_enqueued(
     source: object,
     name: str,
@@ -30,7 +39,7 @@ async def assert_enqueued(
 ) -> list[AnyJob]:
     """Fail unless there is such a job, or just so many; give those there are, oldest first.
 
-    `source` is a `Monque` or a database with the default collection. What is left out may be
+    `source` is a `Monque`, a `MonqueService` or a database with the default collection. What is left out may be
     anything, as `unittest.mock.ANY` may be anywhere in the data. A job counts while it is pending
     or processing, unless another status is given; None is any.
     """
@@ -53,13 +62,19 @@ async def assert_not_enqueued(
     check(expected, await _stored(source), 0)
 
 
-async def run_until_idle(monque: Monque, timeout: Duration = 10) -> None:  # noqa: ASYNC109  # as `Monque.run_until_idle`
-    """Run everything that is due by the clock of the `Monque`, and return when it is done.
+async def run_until_idle(
+    monque: Monque | Front,
+    timeout: Duration = 10,  # noqa: ASYNC109  # as `Monque.run_until_idle`
+) -> None:
+    """Run everything that is due by the clock of a `Monque`, and return when it is done.
+
+    A `MonqueService` stands for the `Monque` behind it.
 
     Retries and jobs in the future stay until the clock is moved. After so many seconds of real
     time, `TimeoutError` tells what is left.
     """
     __tracebackhide__ = True
+    monque = monque if isinstance(monque, Monque) else monque.monque
     was_running = monque.is_running
     await monque.start()
     try:
@@ -76,6 +91,8 @@ async def run_until_idle(monque: Monque, timeout: Duration = 10) -> None:  # noq
 
 
 async def _stored(source: object) -> list[AnyJob]:
-    if isinstance(source, Monque):
-        return (await source.get_jobs(limit=ALL))[::-1]
+    behind = getattr(source, "monque", None)
+    monque = behind if isinstance(behind, Monque) else source
+    if isinstance(monque, Monque):
+        return (await monque.get_jobs(limit=ALL))[::-1]
     return await read(source, in_place=not isinstance(source, AsyncDatabase))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from monque_core.display import brief_repr
 from monque_core.durations import to_timedelta
 from monque_core.jobs.rules import check_aware
 
@@ -36,9 +37,11 @@ class MovableClock:
         try:
             step = to_timedelta(duration)
         except ValueError as error:
-            raise ValueError(f"advance({duration!r}): the duration {error}") from None
+            raise ValueError(f"advance({brief_repr(duration)}): the duration {error}") from None
         if step < timedelta(0):
-            raise ValueError(f"advance({duration!r}) would go back: set() moves a clock anywhere")
+            raise ValueError(
+                f"advance({brief_repr(duration)}) would go back: set() moves a clock anywhere"
+            )
         self._instant = check_aware(self._instant + step, field="instant")
 
     def set(self, instant: datetime) -> None:

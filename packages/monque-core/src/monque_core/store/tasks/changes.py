@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from monque_core.store.tasks.expressions import (
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from bson import Timestamp
+
     from monque_core.store.handle import Document
     from monque_core.tasks.definition import Declaration
 
@@ -41,6 +44,26 @@ _IS_RETRYING: Final[Document] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A document was deleted, whether or not it exists again."""
+
+    id: Any
+    at: Timestamp
+    """The cluster time of the delete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Documents of one collection that changed."""
+
+    ids: Sequence[Any]
+    deletions: Sequence[Deletion] = ()
+    """The latest delete of each document that was deleted; its id may be missing in `ids`."""
+    until: Timestamp | None = None
+    """The cluster time up to which the change stream was read; None without a stream."""
+
+
 def change(declaration: Declaration, records: str, now: datetime, term: int) -> Document:
     """Give the `$merge` of fresh records into the collection: → pending, processing_dirty.
 
@@ -49,6 +72,8 @@ def change(declaration: Declaration, records: str, now: datetime, term: int) -> 
     """
     seen = {
         "lastObservedValues": "$$new.lastObservedValues",
+        # Missing where the server does not report it: then the older time stays, and holds.
+        "lastObservedAt": "$$new.lastObservedAt",
         "plannedTerm": term,
         "updatedAt": now,
     }
@@ -84,22 +109,38 @@ def change(declaration: Declaration, records: str, now: datetime, term: int) -> 
 
 
 def rearm(
-    task: str,
-    ids: Sequence[Any],
-    matched: Sequence[Any],
-    deleted: Sequence[Any],
-    term: int,
-    now: datetime,
+    task: str, ids: Sequence[Any], matched: Sequence[Any], term: int, now: datetime
 ) -> Transition:
-    """Forget what was seen of documents that left: coming back is news. Changes no status."""
-    left: Document = {"sourceDocId": {"$in": list(ids), "$nin": list(matched)}}
-    gone: Document = {"sourceDocId": {"$in": list(deleted)}}
-    return _forget({"task": task, **({"$or": [left, gone]} if deleted else left)}, term, now)
+    """Forget the values of documents that do not match now: coming back is news.
+
+    Changes no status.
+    """
+    return _forget(
+        {"task": task, "sourceDocId": {"$in": list(ids), "$nin": list(matched)}}, term, now
+    )
 
 
-def rearm_all(task: str, term: int, now: datetime) -> Transition:
-    """Forget what was seen of every document of a task. Changes no status."""
-    return _forget({"task": task}, term, now)
+def rearm_deleted(task: str, deletion: Deletion, term: int, now: datetime) -> Transition:
+    """Forget the values of a document that was deleted and exists again: it is news.
+
+    Unless they were read after the delete: a change stream is read again from its last saved
+    token, and an old event must not undo what was planned from a later one. Changes no status.
+    """
+    chosen = {"task": task, "sourceDocId": {"$eq": deletion.id}}
+    return _forget({**chosen, **_observed_before(deletion.at)}, term, now)
+
+
+def rearm_all(task: str, at: Timestamp, term: int, now: datetime) -> Transition:
+    """Forget the values of every document of a task, as of before a cluster time.
+
+    Changes no status.
+    """
+    return _forget({"task": task, **_observed_before(at)}, term, now)
+
+
+def _observed_before(at: Timestamp) -> Document:
+    """Match records whose values may be older than an event; many have no time at all."""
+    return {"lastObservedAt": {"$not": {"$gte": at}}}
 
 
 def _forget(selection: Document, term: int, now: datetime) -> Transition:

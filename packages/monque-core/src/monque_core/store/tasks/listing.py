@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from monque_core.jobs.cursor import Cursor, Place
+from monque_core.log import log
 from monque_core.store import paging
 from monque_core.store.selection import one_of
 from monque_core.store.tasks import transitions
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 _BATCH_SIZE = 1000
 # Ids of other kinds are another program's, and do not compare with ours.
 _OURS: Final[Document] = {"_id": {"$type": "objectId"}}
-
-logger = logging.getLogger("monque")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,5 +191,5 @@ def _readable(rows: Sequence[tuple[Chosen, Document]]) -> list[TaskRecord]:
         try:
             records.append(to_record(document, collection=chosen.source))
         except InvalidRecordError as error:
-            logger.warning("the document %s is left out: %s", document["_id"], error)
+            log(logging.WARNING, f"the document {document['_id']} is left out: {error}")
     return records

@@ -6,11 +6,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import bson
+from bson import Timestamp
 from bson.errors import InvalidDocument
+from pymongo import UpdateMany
 from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from monque_core.errors import MonqueConnectionError, MonqueError
-from monque_core.store.tasks.changes import change, rearm, rearm_all
+from monque_core.store.tasks.changes import (
+    Changes,
+    Deletion,
+    change,
+    rearm,
+    rearm_all,
+    rearm_deleted,
+)
 from monque_core.store.tasks.documents import records_name
 from monque_core.store.tasks.expressions import either, literal
 from monque_core.store.tasks.transitions import rerun
@@ -69,6 +78,8 @@ class _Flush:
     declaration: Declaration
     now: datetime
     term: int
+    observed_at: Timestamp | None = None
+    """A cluster time: no write up to it is missing in the documents that are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +87,7 @@ class _Touched:
     """A document that changed; if it was deleted, coming back is news."""
 
     id: Any
-    is_deleted: bool
+    deletion: Deletion | None = None
 
 
 class Planning:
@@ -88,22 +99,20 @@ class Planning:
     async def plan(
         self,
         declaration: Declaration,
-        ids: Sequence[Any],
-        deleted_ids: Sequence[Any],
+        changes: Changes,
         now: datetime,
         term: int,
     ) -> Planned:
         """Bring the records of a task in line with these documents as they are now.
 
-        `deleted_ids` are those which were deleted meanwhile, be they there again or not. Raise
-        `MonqueConnectionError` when all must be tried again, in a new term, and `TaskBrokenError`
-        when the task, and no document, is at fault.
+        Raise `MonqueConnectionError` when all must be tried again, in a new term, and
+        `TaskBrokenError` when the task, and no document, is at fault.
         """
-        flush = _Flush(declaration, now, term)
-        touched = self._touched(ids, deleted_ids)
+        touched = self._touched(changes)
         planned = Planned()
         if not touched:
             return planned
+        flush = _Flush(declaration, now, term, await self._observed_at(changes))
         works: bool | None = None
         waiting = [touched]
         while waiting:
@@ -127,9 +136,11 @@ class Planning:
         except TaskBrokenError:
             return False
 
-    async def rearm_all(self, declaration: Declaration, now: datetime, term: int) -> None:
+    async def rearm_all(
+        self, declaration: Declaration, at: Timestamp, now: datetime, term: int
+    ) -> None:
         """Let every document of a task be news, as when its collection was dropped."""
-        step = rearm_all(declaration.name, term, now)
+        step = rearm_all(declaration.name, at, term, now)
         await self._records(declaration).update_many(step.filter, step.update)
 
     async def rerun(self, declaration: Declaration, now: datetime) -> int:
@@ -173,13 +184,21 @@ class Planning:
         source = self._handle.collection(declaration.collection, declaration.database)
         records = self._records(declaration)
         ids = [one.id for one in touched]
-        deleted = [one.id for one in touched if one.is_deleted]
         chosen = _chosen(declaration, ids)
         found = await source.find(chosen, projection={"_id": 1}, collation=_COLLATION)
         matched = [document["_id"] for document in found]
-        if deleted or len(matched) < len(ids) or not ids:
-            step = rearm(declaration.name, ids, matched, deleted, term, now)
-            await records.update_many(step.filter, step.update)
+        steps = []
+        if len(matched) < len(ids) or not ids:
+            steps.append(rearm(declaration.name, ids, matched, term, now))
+        if matched:
+            # Any of them may be back: MongoDB takes ids for equal that differ in Python.
+            steps += [
+                rearm_deleted(declaration.name, one.deletion, term, now)
+                for one in touched
+                if one.deletion is not None
+            ]
+        if steps:
+            await records.bulk_write([UpdateMany(step.filter, step.update) for step in steps])
         if matched or not ids:
             pipeline = [
                 {"$match": chosen},
@@ -192,10 +211,20 @@ class Planning:
     def _records(self, declaration: Declaration) -> Collection:
         return self._handle.collection(records_name(declaration.collection), declaration.database)
 
-    def _touched(self, ids: Sequence[Any], deleted_ids: Sequence[Any]) -> list[_Touched]:
+    async def _observed_at(self, changes: Changes) -> Timestamp | None:
+        """Return a cluster time that everything read from now on includes, None if unknown.
+
+        A majority has what the stream reported, and what the primary says that a majority has.
+        """
+        last_write = (await self._handle.command("hello")).get("lastWrite", {})
+        majority = last_write.get("majorityOpTime", {}).get("ts")
+        known = [time for time in (changes.until, majority) if isinstance(time, Timestamp)]
+        return max(known, default=None)
+
+    def _touched(self, changes: Changes) -> list[_Touched]:
         """Take each id once; not all are hashable, and Python takes 1 and True for equal."""
-        touched = {self.key(id): _Touched(id, is_deleted=False) for id in ids}
-        touched |= {self.key(id): _Touched(id, is_deleted=True) for id in deleted_ids}
+        touched = {self.key(id): _Touched(id) for id in changes.ids}
+        touched |= {self.key(one.id): _Touched(one.id, one) for one in changes.deletions}
         return list(touched.values())
 
     def key(self, id: Any) -> bytes:
@@ -213,7 +242,7 @@ def _snapshots(flush: _Flush) -> list[Document]:
     """Make a fresh record of each document, as it is for one that has none yet."""
     projection = flush.declaration.watch.projection()
     due_at = flush.now + flush.declaration.debounce
-    record = {
+    record: Document = {
         "task": literal(flush.declaration.name),
         "sourceDocId": "$_id",
         "status": TaskStatus.PENDING,
@@ -225,6 +254,8 @@ def _snapshots(flush: _Flush) -> list[Document]:
         "lastObservedValues": _values(),
         "plannedTerm": literal(flush.term),
     }
+    if flush.observed_at is not None:
+        record["lastObservedAt"] = flush.observed_at
     watched = [] if projection is None else [{"$project": projection}]
     return [*watched, {"$replaceWith": record}]
 

@@ -12,6 +12,7 @@ import bson
 from bson import ObjectId
 
 from monque_core.errors import LeadershipLostError
+from monque_core.log import log
 from monque_core.store.tasks.expressions import milliseconds
 from monque_core.store.tasks.sources import LastId
 from monque_core.tasks.definition import Declaration
@@ -36,8 +37,6 @@ Phase: TypeAlias = Literal["scan", "orphans"]
 _TASK: Final = "reactive:task:"
 _STREAM: Final = "reactive:stream:"
 _PARKED: Final = "reactive:parked:"
-
-logger = logging.getLogger("monque")
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,7 +348,7 @@ def _readable(document: Document) -> DeclaredTask | None:
     try:
         return _task(document)
     except (KeyError, TypeError, ValueError) as error:
-        logger.warning("the task %s is left out: %r", document["_id"], error)
+        log(logging.WARNING, f"the task {document['_id']} is left out: {error!r}")
         return None
 
 

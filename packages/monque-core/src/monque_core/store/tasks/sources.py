@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime, timedelta
 
+    from bson import Timestamp
+
     from monque_core.store.handle import Document, Handle, Session
 
 ChangeKind: TypeAlias = Literal["changed", "deleted", "replaced"]
@@ -58,6 +60,8 @@ class SourceChange:
     """The document's; None where the collection is meant, but documents may have it, too."""
     at: datetime | None
     """When it happened, by the clock of the server that wrote it."""
+    cluster_time: Timestamp
+    """Its place in the order of all writes of the deployment."""
 
 
 class Sources:
@@ -214,7 +218,7 @@ class SourceStream(EventStream):
             raise
 
     def _changes(self, event: Document) -> list[SourceChange]:
-        kind, at = event["operationType"], event.get("wallTime")
+        kind, at, time = event["operationType"], event.get("wallTime"), event["clusterTime"]
         if kind == "invalidate":
             return []
         if kind in _DOCUMENT_EVENTS:
@@ -222,11 +226,11 @@ class SourceStream(EventStream):
             did: ChangeKind = "deleted" if kind == "delete" else "changed"
             is_watched = collection in self._collections
             id = event["documentKey"]["_id"]
-            return [SourceChange(collection, did, id, at)] if is_watched else []
+            return [SourceChange(collection, did, id, at, time)] if is_watched else []
         touched = {event["ns"].get("coll"), event.get("to", {}).get("coll")}
         is_all = kind == "dropDatabase"
         return [
-            SourceChange(collection, "replaced", None, at)
+            SourceChange(collection, "replaced", None, at, time)
             for collection in self._collections
             if is_all or collection in touched
         ]
