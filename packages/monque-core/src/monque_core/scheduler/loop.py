@@ -80,7 +80,7 @@ async def end(task: asyncio.Task[Any]) -> None:
         await asyncio.wait([task], timeout=_CANCEL_AGAIN_AFTER)
     if not task.cancelled() and (error := task.exception()) is not None:
         # Nobody waits for it any more, and asyncio would complain that nobody has seen it.
-        logger.debug("%s failed while it was ended: %r", task.get_name(), error)
+        log(logging.DEBUG, f"{task.get_name()} failed while it was ended: {error!r}")
 
 
 async def finish(work: Coroutine[Any, Any, object]) -> None:
