@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from bson import ObjectId, json_util
+from typer.testing import CliRunner
 
 import monque_core
 import monque_di
@@ -27,6 +28,8 @@ from monque_core import (
     events,
     reactive,
 )
+from monque_core.cli.app import app
+from monque_core.jobs.rules import check_max_retries
 from monque_core.options import Options
 from monque_core.store.documents import to_document, to_job
 from monque_core.store.indexes import job_indexes, meta_indexes
@@ -417,3 +420,25 @@ def test_every_page_is_linked_from_the_readme() -> None:
     linked = {target for page, target in _links() if page == "README.md"}
 
     assert {path.relative_to(ROOT).as_posix() for path in page_paths()} - {"README.md"} <= linked
+
+
+def test_max_retries_is_everywhere_the_number_of_runs_in_all() -> None:
+    explained = {
+        page: [
+            line
+            for line in page_text(page).splitlines()
+            if re.match(r"\|.*`(max_retries|maxRetries|--max-retries N)\b.*\|", line)
+        ]
+        for page in (path.relative_to(ROOT).as_posix() for path in page_paths())
+    }
+    rows = [row for found in explained.values() for row in found]
+    assert len(rows) >= 7
+    assert [row for row in rows if not re.search(r"\b[Rr]uns in all\b", row)] == []
+    assert "`max_retries` is the number of runs in all" in page_text("docs/concepts.md")
+
+    assert "number of runs in all" in " ".join((inspect.getdoc(Monque.enqueue) or "").split())
+    told = CliRunner().invoke(app, ["enqueue", "--help"]).output
+    assert re.search(r"--max-retries .*Runs in all", told)
+    for refuse in (lambda: Options.parse({"max_retries": 0}), lambda: check_max_retries(0)):
+        with pytest.raises(ValueError, match="the number of runs in all"):
+            refuse()
