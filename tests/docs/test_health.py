@@ -27,9 +27,7 @@ def application(page: str, ends_before: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def absent(
-    frail_mongo: LocalMongo, node: Node, monkeypatch: pytest.MonkeyPatch
-) -> Node:
+def absent(frail_mongo: LocalMongo, node: Node, monkeypatch: pytest.MonkeyPatch) -> Node:
     """Give the server that the pages connect to, which has not been started yet."""
     monkeypatch.setenv("MONGODB_URI", frail_mongo.uri.replace("/?", "/shop?"))
     node.kill()
