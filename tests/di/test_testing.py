@@ -269,7 +269,7 @@ class TestAClass:
         running = asyncio.create_task(
             run_job(an_app(sessions), PrintLetter, StopIteration("nothing left"))
         )
-        done, _ = await asyncio.wait([running], timeout=5)
+        done, _ = await asyncio.wait([running], timeout=120)
         if not done:
             running.cancel()
             await asyncio.wait([running])

@@ -278,8 +278,9 @@ async def test_a_slow_answer_does_not_put_recovery_off(
             await asyncio.sleep(1.5)
             slow.release()
             await enqueueing
-            await jobs_in(db).insert_one(claimed(100, 30, 100))
-            # A pass or two, and what a loaded machine adds; not three heartbeats of 30 s.
+            hours = 3600.0
+            await jobs_in(db).insert_one(claimed(5 * hours, 1 * hours, 5 * hours))
+            # A pass or two, not three heartbeats of an hour.
             await happenings.reach("stale:recovered")
 
 
