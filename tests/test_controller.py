@@ -408,7 +408,7 @@ class TestARunningInstance:
             clock.advance(120)
             await monque.enqueue("a", "now")
             await ran.reach(1)
-            await monque.run_until_idle(20)
+            await monque.run_until_idle()
             assert list(ran) == ["now"]
             clock.advance(3600)
             await ran.reach(2)
@@ -438,7 +438,7 @@ class TestARunningInstance:
         await monque.enqueue_many("a", range(10))
         assert await monque.cancel_jobs(JobSelector("a")) == 10
         await monque.enqueue("a", 99)
-        await monque.run_until_idle(20)
+        await monque.run_until_idle()
         assert list(ran) == [99]
 
     async def test_refuses_to_cancel_what_runs(self, db: Db) -> None:
@@ -559,7 +559,7 @@ class TestSchedules:
 
         schedule = await monque.schedule("0 * * * *", "report", None)
         await monque.reschedule_job(schedule.id, clock.now())
-        await monque.run_until_idle(20)
+        await monque.run_until_idle()
         assert list(ran) == [clock.now()]
         after = await stored(db, schedule)
         assert (after.status, after.next_run_at) == ("pending", schedule.next_run_at)

@@ -45,7 +45,7 @@ async def test_a_sound_queue_with_a_worker_is_ok(monque: CommandLine, queue: Mon
     queue.reactive("orders", lambda _: None, name="invoice")
     async with queue:
         await queue.schedule("@daily", "report", None)
-        await queue.run_until_idle(30)
+        await queue.run_until_idle()
         told = await monque("doctor", "--json")
         text = await monque("doctor")
 

@@ -23,7 +23,7 @@ from monque_core.jobs.rules import (
 )
 from tests.support.samples import NOW
 
-quick = settings(max_examples=300)
+quick = settings(max_examples=100)
 
 
 def is_control(character: str) -> bool:

@@ -13,6 +13,7 @@ from bson import ObjectId
 from pymongo import AsyncMongoClient
 
 from monque_core import InvalidJobError, Job, Monque
+from monque_core.scheduler import recovery
 from tests.support.commands import CommandLog
 from tests.support.happenings import Happenings
 from tests.support.proxy import Proxy
@@ -294,8 +295,9 @@ async def test_a_slow_answer_does_not_put_recovery_off(
             await asyncio.sleep(1.5)
             slow.release()
             await enqueueing
-            await jobs_in(db).insert_one(claimed(100, 30, 100))
-            # A pass or two, and what a loaded machine adds; not three heartbeats of 30 s.
+            hours = 3600.0
+            await jobs_in(db).insert_one(claimed(5 * hours, 1 * hours, 5 * hours))
+            # A pass or two, not three heartbeats of an hour.
             await happenings.reach("stale:recovered")
 
 
@@ -388,11 +390,12 @@ async def test_a_failure_that_the_server_refuses_keeps_no_other_job_from_recover
 
 
 async def test_more_spent_jobs_than_fit_a_batch_are_all_failed_at_once(
-    db: AsyncDatabase[dict[str, Any]],
+    db: AsyncDatabase[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await jobs_in(db).insert_many([claimed(100, 30, 100, claims=10) for _ in range(1100)])
+    monkeypatch.setattr(recovery, "_BATCH_SIZE", 20)
+    await jobs_in(db).insert_many([claimed(100, 30, 100, claims=10) for _ in range(50)])
     await Monque(db).initialize()
-    assert await jobs_in(db).count_documents({"status": "failed"}) == 1100
+    assert await jobs_in(db).count_documents({"status": "failed"}) == 50
 
 
 @pytest.mark.parametrize("is_alive", [False, True], ids=["dead", "alive"])

@@ -317,7 +317,7 @@ class TestIdle:
         else:
             monque.worker("work", delete)
         monque.enqueue("work", None)
-        Aside(lambda: monque.run_until_idle(timeout=10)).result()
+        Aside(lambda: monque.run_until_idle()).result()
 
         assert len(heard) == 1
 
