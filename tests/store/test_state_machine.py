@@ -281,10 +281,11 @@ class Model:
             self.change(job_id, status="cancelled")
 
     def retry(self, job_id: ObjectId) -> None:
+        job = self.jobs[job_id]
         self.change(
             job_id,
             status="pending",
-            next_run_at=self.now,
+            next_run_at=max(self.now, job.next_run_at) if job.status == "cancelled" else self.now,
             fail_count=0,
             fail_reason=None,
             claims=0,
@@ -611,7 +612,9 @@ class TwoInstances(RuleBasedStateMachine):
         ledger = self.rig.stores[owner].ledger
         lost = self.rig.run(ledger.renew([run.job for run in runs], self.model.now))
         assert lost == {
-            (run.job.id, run.job.claim_token) for run in runs if not self.model.holds(run)
+            (run.job.id, run.job.claim_token): self._loss(run)
+            for run in runs
+            if not self.model.holds(run)
         }
         for run in runs:
             if self.model.holds(run):
@@ -719,7 +722,7 @@ class TwoInstances(RuleBasedStateMachine):
 
     def _is_closed(self, run: Run, ending: str, verdict: Verdict) -> bool:
         if not self.model.holds(run):
-            assert verdict == "lost"
+            assert verdict == self._loss(run)
             return True
         schedule = _schedule(self.model.jobs[run.job.id])
         is_final = not isinstance(self._outcome(run.job, ending), Released | Retrying)
@@ -746,7 +749,10 @@ class TwoInstances(RuleBasedStateMachine):
         settlement = Settlement(run.job, self._outcome(run.job, ending))
         ledger = self.rig.stores[run.owner].ledger
         verdicts = self.rig.run(ledger.settle([settlement], self.model.now))
-        assert verdicts == ["written" if is_mine else "lost"]
+        assert verdicts == ["written" if is_mine else self._loss(run)]
+
+    def _loss(self, run: Run) -> str:
+        return "lost" if run.job.id in self.model.jobs else "deleted"
 
 
 def _check_fields(document: dict[str, Any]) -> None:

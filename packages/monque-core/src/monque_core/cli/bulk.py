@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import typer
 
@@ -41,15 +41,24 @@ class Action:
     to_one: Callable[[Connection, str], Awaitable[object]]
     """Gives what is false if there is no such job."""
     to_many: Callable[[Connection, JobSelector, Progress], Awaitable[int]]
+    schedules: Literal["end", "stay", "go on"] = "go on"
+    """What it means in bulk for the schedules among the jobs: `stay` leaves them out."""
 
 
-CANCEL: Final = Action(
-    "cancel",
-    "cancelled",
-    (JobStatus.PENDING,),
-    lambda connection, job_id: connection.monque.cancel_job(job_id),
-    lambda connection, chosen, progress: connection.monque.cancel_jobs(chosen, progress=progress),
-)
+def cancel(*, schedules: bool) -> Action:
+    """Return the action that cancels jobs; in bulk it leaves schedules alone unless told."""
+    return Action(
+        "cancel",
+        "cancelled",
+        (JobStatus.PENDING,),
+        lambda connection, job_id: connection.monque.cancel_job(job_id),
+        lambda connection, chosen, progress: connection.monque.cancel_jobs(
+            chosen, schedules=schedules, progress=progress
+        ),
+        schedules="end" if schedules else "stay",
+    )
+
+
 RETRY: Final = Action(
     "retry",
     "retried",
@@ -65,6 +74,7 @@ DELETE: Final = Action(
     lambda connection, chosen, progress: connection.monque.delete_jobs(
         chosen, everything=True, progress=progress
     ),
+    schedules="end",
 )
 
 
@@ -181,10 +191,19 @@ async def _in_bulk(
     connection: Connection, action: Action, selector: JobSelector, *, yes: bool
 ) -> int:
     count = await connection.count(selector)
+    among = ""
+    if action.schedules != "go on" and (schedules := await connection.count_schedules(selector)):
+        if action.schedules == "stay":
+            count -= schedules
+            say(f"{counted(schedules, 'schedule')} left alone; --schedules cancels schedules too")
+        else:
+            among = f", of which {counted(schedules, 'is a schedule', 'are schedules')}"
+            if yes:
+                say(f"{counted(schedules, 'schedule')} among the jobs to {action.verb}")
     if not count:
         return 0
     if not yes:
-        ask(f"{action.verb} {counted(count, 'job')}?")
+        ask(f"{action.verb} {counted(count, 'job')}{among}?")
     with _progress(count, action) as progress:
         return await action.to_many(connection, selector, progress)
 
@@ -204,6 +223,6 @@ def _progress(count: int, action: Action) -> Iterator[Progress]:
         yield lambda changed: bar.advance(task, changed)
 
 
-def counted(count: int, noun: str) -> str:
+def counted(count: int, noun: str, plural: str | None = None) -> str:
     """Give a number of things in words."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{count} {noun}" if count == 1 else f"{count} {plural or noun + 's'}"

@@ -128,12 +128,19 @@ class Recovery(Periodic):
         adopted = await self._store.stale_jobs.adopt(batch, job, now)
         if adopted is None:
             return False
-        error = MonqueError(
-            f"the process running this job died or stalled {job.claims} time(s), "
-            "as often as the job may run"
-        )
+        error = MonqueError(_spent(job, self._policy.limit_for(job)))
         outcome = after_exhaustion(adopted, str(error), now)
         (verdict,) = await self._store.ledger.settle([Settlement(adopted, outcome)], now)
         if verdict == "written":
             self._announcer.failed(settled(adopted, outcome, now), error, will_retry=False)
         return verdict == "written"
+
+
+def _spent(job: AnyJob, limit: int) -> str:
+    """Say what has used up the runs of a job: claims without an outcome, and failures."""
+    interruptions = max(1, job.claims - job.fail_count)
+    failures = f" and {job.fail_count} run(s) failed" if job.fail_count else ""
+    return (
+        f"the process running this job died or stalled {interruptions} time(s){failures}; "
+        f"it may run {limit} time(s) in all"
+    )
