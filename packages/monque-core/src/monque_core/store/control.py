@@ -95,7 +95,7 @@ class Control:
 
         Schedules among them are cancelled only if that is asked for.
         """
-        condition = {"status": transitions.CANCELLABLE}
+        condition: Document = {"status": transitions.CANCELLABLE}
         if not schedules:
             condition["repeatInterval"] = None
 
