@@ -192,7 +192,7 @@ class TestClaims:
     async def test_that_are_renewed(self, store: Store, plans: Plans) -> None:
         jobs = await a_batch(store, 100)
         plans.made.clear()
-        assert await store.ledger.renew(jobs, NOW) == set()
+        assert await store.ledger.renew(jobs, NOW) == {}
         assert_tight(plans, count=1)
 
     async def test_that_are_settled(self, store: Store, plans: Plans) -> None:
