@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import shutil
+import signal
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,9 +47,21 @@ _ROOM_FOR_SERVERS = 8 << 30
 
 
 def pytest_configure() -> None:
-    """Keep temporary data in memory: MongoDB waits for the disk at every write."""
+    """Let programs be interrupted, and keep temporary data in memory.
+
+    MongoDB waits for the disk at every write. What a shell starts in the background ignores
+    Ctrl-C, and so would every program that a test starts and interrupts.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free >= _ROOM_FOR_SERVERS:
         os.environ.setdefault("TMPDIR", str(_MEMORY))
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the tests themselves, which stay until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from monque_core import Clock, ServerClock
 from monque_core.clock import StorableClock, truncate
 
-quick = settings(max_examples=200)
+quick = settings(max_examples=80)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND_NS = 1_000_000_000
 MILLISECOND = timedelta(milliseconds=1)

@@ -177,6 +177,28 @@ class TestOneJob:
         assert retried.next_run_at == retried.updated_at == clock.now()
         assert (retried.fail_count, retried.claims, retried.fail_reason) == (0, 0, None)
 
+    async def test_that_is_cancelled_and_retried_is_due_as_it_was(
+        self, db: Db, monque: Monque, clock: MovableClock
+    ) -> None:
+        due_at = clock.now() + timedelta(days=1000)
+        job = await monque.enqueue("a", 1, run_at=due_at)
+        await monque.cancel_job(job.id)
+        retried = await monque.retry_job(job.id)
+        assert retried is not None
+        assert retried == await stored(db, job)
+        assert (retried.status, retried.next_run_at) == ("pending", due_at)
+
+    async def test_that_was_due_when_it_was_cancelled_is_due_when_it_is_retried(
+        self, db: Db, monque: Monque, clock: MovableClock
+    ) -> None:
+        job = await monque.enqueue("a", 1, delay=60)
+        await monque.cancel_job(job.id)
+        clock.advance(61)
+        retried = await monque.retry_job(job.id)
+        assert retried is not None
+        assert retried == await stored(db, job)
+        assert retried.next_run_at == clock.now()
+
     async def test_whose_key_is_active_again_is_not_retried(self, db: Db, monque: Monque) -> None:
         job = a_job(status="failed", unique_key="key")
         await put(db, job)
@@ -329,6 +351,29 @@ class TestManyJobs:
             "cancelled": 1,
         }
 
+    async def test_that_are_cancelled_and_retried_are_due_as_they_were(
+        self, db: Db, monque: Monque, clock: MovableClock
+    ) -> None:
+        due_at = clock.now() + timedelta(days=1000)
+        await monque.enqueue_many("a", range(3), run_at=due_at)
+        await monque.enqueue("a", 3, run_at=due_at, unique_key="key")
+        await put(db, a_job(name="a", status="failed", next_run_at=due_at))
+        await monque.cancel_jobs(JobSelector("a"))
+        assert await monque.retry_jobs(JobSelector("a")) == 5
+        due = [job.next_run_at for job in await stored_jobs(db)]
+        assert due.count(due_at) == 4
+        assert min(due) <= clock.now() + timedelta(seconds=1)
+
+    async def test_that_are_schedules_are_cancelled_only_if_that_is_asked_for(
+        self, db: Db, monque: Monque
+    ) -> None:
+        await monque.enqueue_many("report", range(3))
+        await monque.schedule("0 * * * *", "report", None)
+        assert await monque.cancel_jobs(JobSelector("report")) == 3
+        assert len(await monque.get_schedules()) == 1
+        assert await monque.cancel_jobs(JobSelector("report"), schedules=True) == 1
+        assert await monque.get_schedules() == []
+
     async def test_that_are_retried_become_due_over_a_short_while(
         self, db: Db, monque: Monque, clock: MovableClock
     ) -> None:
@@ -408,7 +453,7 @@ class TestARunningInstance:
             clock.advance(120)
             await monque.enqueue("a", "now")
             await ran.reach(1)
-            await monque.run_until_idle(20)
+            await monque.run_until_idle()
             assert list(ran) == ["now"]
             clock.advance(3600)
             await ran.reach(2)
@@ -438,7 +483,7 @@ class TestARunningInstance:
         await monque.enqueue_many("a", range(10))
         assert await monque.cancel_jobs(JobSelector("a")) == 10
         await monque.enqueue("a", 99)
-        await monque.run_until_idle(20)
+        await monque.run_until_idle()
         assert list(ran) == [99]
 
     async def test_refuses_to_cancel_what_runs(self, db: Db) -> None:
@@ -540,7 +585,7 @@ class TestSchedules:
         assert await monque.get_schedules() == []
         retried = await monque.retry_job(schedule.id)
         assert retried is not None
-        assert (retried.next_run_at, retried.repeat_interval) == (clock.now(), "0 * * * *")
+        assert (retried.next_run_at, retried.repeat_interval) == (schedule.next_run_at, "0 * * * *")
         assert await monque.get_schedules() == [retried]
         await monque.cancel_job(schedule.id)
         anew = await monque.schedule("0 * * * *", "report", None)
@@ -559,7 +604,7 @@ class TestSchedules:
 
         schedule = await monque.schedule("0 * * * *", "report", None)
         await monque.reschedule_job(schedule.id, clock.now())
-        await monque.run_until_idle(20)
+        await monque.run_until_idle()
         assert list(ran) == [clock.now()]
         after = await stored(db, schedule)
         assert (after.status, after.next_run_at) == ("pending", schedule.next_run_at)

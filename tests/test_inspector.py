@@ -394,7 +394,7 @@ class TestStats:
             await asyncio.sleep(0.05)
 
         await monque.enqueue_many("a", range(3))
-        await monque.run_until_idle(20)
+        await monque.run_until_idle()
         average = (await monque.get_queue_stats("a")).average_duration
         assert average is not None
         assert timedelta(seconds=0.045) < average < timedelta(seconds=10)
@@ -477,7 +477,7 @@ class TestViews:
             (seen,) = await elsewhere.get_queue_view_summaries()
             assert (seen.worker, seen.stats.total) == (None, 5)
             may_end.set()
-            await monque.run_until_idle(20)
+            await monque.run_until_idle()
             (view,) = await monque.get_queue_view_summaries()
             assert view.worker is not None
             assert (view.worker.running, view.stats.completed) == (0, 5)

@@ -16,7 +16,7 @@ from tests.benchmarks import raw
 from tests.benchmarks.measure import Reading, alternately
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from pymongo.asynchronous.database import AsyncDatabase
 
@@ -50,25 +50,25 @@ async def measure(db: Db, singles: int, many: int, turns: int) -> dict[str, Read
         )
         return Reading(median(rates), median(limits), naive)
 
-    alone = await reading(
-        singles,
-        partial(_enqueue_singly, monque, range(singles)),
-        partial(_insert_singly, db, singles),
-    )
-    keyed_alone = await rate(singles, partial(_enqueue_singly, monque, range(singles), "keyed"))
+    inserted = await rate(together, partial(_from_tasks, partial(_insert_singly, db), together))
+    upserted = await rate(together, partial(_from_tasks, partial(_upsert_singly, db), together))
     return {
-        "enqueue, one by one": alone,
+        "enqueue, one by one": await reading(
+            singles,
+            partial(_enqueue_singly, monque, range(singles)),
+            partial(_insert_singly, db, range(singles)),
+        ),
         f"enqueue, {TASKS} tasks at once": await reading(
             together,
-            partial(_enqueue_from_tasks, monque, together),
+            partial(_from_tasks, partial(_enqueue_singly, monque), together),
             partial(_insert_in_groups, db, together),
-            alone.monque,
+            inserted,
         ),
         f"enqueue with unique keys, {TASKS} tasks at once": await reading(
             together,
-            partial(_enqueue_from_tasks, monque, together, "keyed"),
+            partial(_from_tasks, partial(_enqueue_singly, monque, key="keyed"), together),
             partial(_upsert_in_groups, db, together),
-            keyed_alone,
+            upserted,
         ),
         "enqueue_many": await reading(
             many, partial(_enqueue_many, monque, many), partial(_insert_many, db, many)
@@ -76,9 +76,22 @@ async def measure(db: Db, singles: int, many: int, turns: int) -> dict[str, Read
     }
 
 
-async def _insert_singly(db: Db, count: int) -> None:
-    for number in range(count):
+async def _insert_singly(db: Db, numbers: range) -> None:
+    for number in numbers:
         await db["monque_jobs"].insert_one(raw.document({"number": number}))
+
+
+async def _upsert_singly(db: Db, numbers: range) -> None:
+    for number in numbers:
+        keyed, change = _upsert(raw.document({"number": number}))
+        await db["monque_jobs"].update_one(keyed, change, upsert=True)
+
+
+def _upsert(document: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the filter and the update that store a job unless its key is active."""
+    document["uniqueKey"] = key = f"key-{document['data']['number']}"
+    keyed = {"name": raw.NAME, **KEYED, "uniqueKey": {"$eq": key, "$gt": ""}}
+    return keyed, {"$setOnInsert": document}
 
 
 async def _insert_in_groups(db: Db, count: int) -> None:
@@ -91,11 +104,10 @@ async def _insert_in_groups(db: Db, count: int) -> None:
 async def _upsert_in_groups(db: Db, count: int) -> None:
     for first in range(0, count, TASKS):
         numbers = range(first, first + TASKS)
-        requests = []
-        for document in raw.documents({"number": number} for number in numbers):
-            document["uniqueKey"] = key = f"key-{document['data']['number']}"
-            keyed = {"name": raw.NAME, **KEYED, "uniqueKey": {"$eq": key, "$gt": ""}}
-            requests.append(UpdateOne(keyed, {"$setOnInsert": document}, upsert=True))
+        requests = [
+            UpdateOne(*_upsert(document), upsert=True)
+            for document in raw.documents({"number": number} for number in numbers)
+        ]
         await db["monque_jobs"].bulk_write(requests, ordered=False)
 
 
@@ -109,11 +121,14 @@ async def _enqueue_singly(monque: Monque, numbers: range, key: str | None = None
         await monque.enqueue(raw.NAME, {"number": number}, unique_key=unique_key)
 
 
-async def _enqueue_from_tasks(monque: Monque, count: int, key: str | None = None) -> None:
+async def _from_tasks(
+    store_singly: Callable[[range], Coroutine[Any, Any, None]], count: int
+) -> None:
+    """Store jobs from many tasks, each of which stores its share one after the other."""
     share = count // TASKS
     async with asyncio.TaskGroup() as tasks:
         for first in range(0, count, share):
-            tasks.create_task(_enqueue_singly(monque, range(first, first + share), key))
+            tasks.create_task(store_singly(range(first, first + share)))
 
 
 async def _enqueue_many(monque: Monque, count: int) -> None:

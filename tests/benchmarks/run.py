@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import platform
+import subprocess
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -46,6 +47,7 @@ _DIGITS = {_TIME: 1, _CPU: 1, _TIMES: 2, _IDLE_CPU: 2, _COMMANDS: 3}
 _IDLE_SECONDS = 240
 """As long as the longest of an instance's periods, and twice or four times the others."""
 _SMALLEST_TO_TAKE_SERIOUSLY = 0.1
+_ROOT = Path(__file__).parents[2]
 
 Line = tuple[str, str, "Reading"]
 
@@ -96,6 +98,7 @@ async def run(rounds: int, scale: float) -> dict[str, Any]:
                 measures.setdefault(name, Measure(name, unit)).readings.append(reading)
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
         "machine": {
             "cores": os.cpu_count(),
             "processor": platform.machine(),
@@ -151,6 +154,16 @@ def _lines(unit: str, readings: dict[str, Reading]) -> list[Line]:
     return [(unit, name, reading) for name, reading in readings.items()]
 
 
+def commit() -> str | None:
+    """Return the commit of the sources, with a mark if they differ from it; None without git."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        told = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return told.stdout.strip()
+
+
 def table(result: dict[str, Any]) -> str:
     """Give the result as a Markdown table."""
     lines = [
@@ -188,7 +201,7 @@ def main() -> None:
     result = asyncio.run(run(options.rounds, options.scale))
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    print(table(result))
+    print(f"{result['date']}, commit {result['commit'] or 'unknown'}\n\n{table(result)}")
     for image in plots.draw(result, options.plots or options.output.parent):
         print(f"drawn: {image}", file=sys.stderr)
     print(f"\n{time.monotonic() - began:.0f} s; written to {options.output}", file=sys.stderr)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.benchmarks import run
 from tests.support.pages import ROOT
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ def test_a_small_run_prints_a_table_writes_json_and_draws(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     result = json.loads(output.read_text(encoding="utf-8"))
     assert result["limit_batch_size"] in {100, 300, 1000}
+    assert done.stdout.startswith(f"{result['date']}, commit {result['commit']}\n\n| measured |")
+    for name in ("enqueue, 100 tasks at once", "enqueue with unique keys, 100 tasks at once"):
+        (measure,) = [measure for measure in result["measures"] if measure["name"] == name]
+        assert measure["naive"] > 0
     rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
     assert len(rows) == len(result["measures"]) + 1
     for measure in result["measures"]:
@@ -101,3 +106,23 @@ def test_a_small_study_of_growth_prints_a_table_and_writes_json(tmp_path: Path) 
     assert all(cost["jobs_per_second"] > 0 for cost in result["costs"])
     assert result["oplog_bytes_per_job"] > 0
     assert len([line for line in done.stdout.splitlines() if line.startswith("| ")]) == 23
+
+
+def test_the_commit_is_that_of_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "_ROOT", tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert run.commit() is None
+
+    def git(*arguments: str) -> str:
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+        command = ["git", *identity, *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    (tmp_path / "file").write_text("one", encoding="utf-8")
+    git("init")
+    git("add", "file")
+    git("commit", "--message", "first")
+    assert run.commit() == git("rev-parse", "--short=12", "HEAD")
+    (tmp_path / "file").write_text("two", encoding="utf-8")
+    assert run.commit() == git("rev-parse", "--short=12", "HEAD") + "-dirty"

@@ -302,6 +302,32 @@ class TestInBulk:
         assert agreed.code == 0
         assert await count_by_status(db) == {}
 
+    async def test_cancels_schedules_only_if_they_are_named(
+        self, monque: CommandLine, queue: Monque
+    ) -> None:
+        await queue.enqueue_many("mail", range(2))
+        await queue.schedule("@daily", "mail", None)
+
+        told = await monque("jobs", "cancel", "--name", "mail", "--yes")
+        assert told.out == "2 jobs cancelled\n"
+        assert "1 schedule left alone; --schedules cancels schedules too" in told.err
+        assert len(await queue.get_schedules()) == 1
+
+        asked = await monque("jobs", "cancel", "--name", "mail", "--schedules", typed="y\n")
+        assert "cancel 1 job, of which 1 is a schedule?" in asked.err
+        assert await queue.get_schedules() == []
+
+    async def test_mentions_the_schedules_that_it_deletes(
+        self, monque: CommandLine, queue: Monque
+    ) -> None:
+        await queue.enqueue("mail", None)
+        await queue.schedule("@daily", "mail", None)
+
+        refused = await monque("jobs", "delete", "--name", "mail", typed="n\n")
+        assert "delete 2 jobs, of which 1 is a schedule?" in refused.err
+        told = await monque("jobs", "delete", "--name", "mail", "--yes")
+        assert "1 schedule among the jobs to delete" in told.err
+
     async def test_nothing_chosen_is_nothing_wrong(self, monque: CommandLine) -> None:
         told = await monque("jobs", "delete", "--status", "completed", "--older-than", "30d")
 

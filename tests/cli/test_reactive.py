@@ -141,7 +141,7 @@ class TestStats:
         )
         await db["orders"].insert_many([{"_id": 1, "total": 3}, {"_id": 2, "total": "much"}])
         async with queue:
-            await queue.run_until_idle(30)
+            await queue.run_until_idle()
             shown = await monque("reactive", "stats")
             counted = (await monque("reactive", "stats", "--json")).json
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from typing import TYPE_CHECKING, Any
 
@@ -30,10 +31,11 @@ async def test_runs_what_is_named_until_sigterm(
     async with monque.start("worker", f"shop:{attribute}") as worker:
         await worker.hear("hello Ada")
         await worker.hear(UP)
+        await worker.hear(r"jobs block \(concurrency 5\), greet \(concurrency 5\), raise ")
         worker.signal(signal.SIGTERM)
 
         assert await worker.end() == 0, worker.output
-    assert "stopped" in worker.output
+    assert "stopped: no job was left running" in worker.output
     assert ("closed the client" in worker.output) == (attribute == "make_and_close")
     assert await count_by_status(db) == {"completed": 1}
 
@@ -67,6 +69,19 @@ async def test_global_options_reach_the_application(
         await worker.hear("hello Bob")
         worker.signal(signal.SIGINT)
         assert await worker.end() == 0, worker.output
+
+
+async def test_it_says_at_once_that_it_waits_for_a_server(
+    monque: CommandLine, absent_uri: str
+) -> None:
+    uri = absent_uri.replace("//", "//user:secret@").replace("MS=100", "MS=60000")
+
+    async with monque.start("worker", "shop:monque", MONQUE_URI=uri) as worker:
+        await worker.hear("connecting to MongoDB at 127.0.0.1:")
+        await worker.hear("waiting for MongoDB at 127.0.0.1:.*Errno")
+        worker.signal(signal.SIGTERM)
+        await worker.hear("stopped before it was up")
+    assert "secret" not in worker.output
 
 
 async def test_no_connection_ends_with_3(monque: CommandLine) -> None:
@@ -172,3 +187,19 @@ class TestLog:
         (line,) = [json.loads(line) for line in worker.lines]
         assert line["level"] == "warning"
         assert "Traceback" in line["exception"]
+
+    async def test_no_exception_looks_like_a_line_of_its_own_or_moves_the_cursor(
+        self, monque: CommandLine, queue: Monque
+    ) -> None:
+        forged = "\x1b[2J\r\n2030-01-01 00:00:00,000 ERROR  forged"
+        await queue.enqueue("raise", forged, max_retries=1)
+
+        async with monque.start("worker", "shop:monque") as worker:
+            await worker.hear("ValueError:", count=2)
+            worker.signal()
+            await worker.end()
+
+        assert r"is given up: ValueError: \x1b[2J\r\n2030-01-01" in worker.output
+        assert not {"\x1b", "\r"} & set(worker.output)
+        records = [line for line in worker.lines if not line.startswith("    ")]
+        assert all(re.match(r"2\d{3}-\S+ \S+ +(INFO|WARNING) +monque", line) for line in records)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-quick = settings(max_examples=150)
+quick = settings(max_examples=50)
 
 
 class Mailer:

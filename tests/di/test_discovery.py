@@ -305,7 +305,8 @@ async def test_modules_go_into_a_nested_container(
     class Outer(containers.DeclarativeContainer):
         inner = providers.Container(Inner)
 
-    for app in (Outer(), Outer()):
+    apps: list[Any] = [Outer(), Outer()]
+    for app in apps:
         async with lifespan(app):
             assert {worker.name for worker in app.inner.queue.service().monque._workers} == {"mail"}
 

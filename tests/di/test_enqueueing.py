@@ -194,7 +194,7 @@ def test_a_class_knows_the_name_of_its_job() -> None:
 def test_an_attribute_of_that_name_is_left_alone() -> None:
     @job("other")
     class Named(JobHandler[None]):
-        job_name = "mine"  # type: ignore[assignment]  # it is theirs
+        job_name = "mine"
 
     @job("free")
     class Free:

@@ -479,4 +479,4 @@ def test_names_are_the_namespace_and_the_name_and_collide_only_with_themselves(
     twice = {name for name in expected if expected.count(name) > 1}
     assert sorted(told) == sorted(repr(name) for name in twice)
     for attribute, name in zip(methods, expected, strict=True):
-        assert getattr(target, attribute).name == name
+        assert getattr(target, attribute).job_name == name

@@ -376,7 +376,7 @@ class TestWithBareInitAndShutdown:
         circular.database.override(circular.found)
         for app in (Keen(), circular):
             with pytest.raises(MonqueError) as raised:
-                async with asyncio.timeout(5), lifespan(app):
+                async with asyncio.timeout(120), lifespan(app):
                     pytest.fail("it started")
             assert "monque" in str(raised.value).lower()
 

@@ -29,7 +29,7 @@ class TestParsing:
     def test_nothing_leaves_every_option_to_monque(self, nothing: object) -> None:
         assert Settings.parse(nothing) == Settings(enabled=True, process_jobs=True, options={})
 
-    @settings(max_examples=100)
+    @settings(max_examples=30)
     @given(
         st.dictionaries(
             st.sampled_from([name for name in NAMES if name != "job_retention"]),

@@ -303,7 +303,7 @@ class TestClosing:
         closing = asyncio.create_task(tenant.close(ValueError("the run's")))
         await steps.reach(2)
         may_open.set()
-        done, _ = await asyncio.wait([closing], timeout=5)
+        done, _ = await asyncio.wait([closing], timeout=120)
         if not done:
             closing.cancel()
         assert done, "the close waits for ever"

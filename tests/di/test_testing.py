@@ -270,7 +270,7 @@ class TestAClass:
         running = asyncio.create_task(
             run_job(an_app(sessions), PrintLetter, StopIteration("nothing left"))
         )
-        done, _ = await asyncio.wait([running], timeout=5)
+        done, _ = await asyncio.wait([running], timeout=120)
         if not done:
             running.cancel()
             await asyncio.wait([running])
@@ -678,7 +678,7 @@ class TestManyRuns:
         assert not sessions.open
 
     @pytest.mark.parametrize("shape", ["sync manager", "async generator"])
-    async def test_ten_thousand_leave_nothing_behind(self, shape: str) -> None:
+    async def test_two_thousand_leave_nothing_behind(self, shape: str) -> None:
         handlers = weakref.WeakSet[Any]()
         opened = weakref.WeakSet[Session]()
 
@@ -720,7 +720,7 @@ class TestManyRuns:
 
         await run_all(500)
         before = Census()
-        await run_all(10_000)
+        await run_all(2_000)
         after = Census()
         assert not after.grown_since(before)
         assert after.tasks == before.tasks

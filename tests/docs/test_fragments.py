@@ -90,7 +90,7 @@ async def test_mails_are_sent(app):
     mailer = FakeMailer()
     with app.mailer.override(mailer):
         await SendEmail.enqueue(app.monque.service(), "Ada")
-        await app.monque.service().monque.run_until_idle(timeout=10)
+        await app.monque.service().monque.run_until_idle()
     assert mailer.sent == ["Ada"]
 """,
 }

@@ -7,10 +7,12 @@ import dataclasses
 import inspect
 import re
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from bson import ObjectId, json_util
+from typer.testing import CliRunner
 
 import monque_core
 import monque_di
@@ -27,6 +29,8 @@ from monque_core import (
     events,
     reactive,
 )
+from monque_core.cli.app import app
+from monque_core.jobs.rules import check_max_retries
 from monque_core.options import Options
 from monque_core.store.documents import to_document, to_job
 from monque_core.store.indexes import job_indexes, meta_indexes
@@ -45,10 +49,15 @@ _RANDOM_OR_LIVE = {"scheduler_instance_id", "clock"}
 _FOR_THE_ENGINE = {"is_in_transaction"}
 
 
+@cache
+def _syntax(program: Block) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(program.code)))
+
+
 def _nodes(importing: str = "") -> Iterator[ast.AST]:
     """Give the syntax of all programs, or of those that import a name."""
     for program in blocks("python", "python service"):
-        nodes = list(ast.walk(ast.parse(program.code)))
+        nodes = _syntax(program)
         imported = {node.name for node in nodes if isinstance(node, ast.alias)}
         if not importing or importing in imported:
             yield from nodes
@@ -399,21 +408,45 @@ def _links() -> list[tuple[str, str]]:
     ]
 
 
-@pytest.mark.parametrize(("page", "target"), _links())
-def test_every_link_leads_somewhere(page: str, target: str) -> None:
+def _leads_somewhere(page: str, target: str) -> bool:
     path, _, anchor = target.partition("#")
     linked = (ROOT / page).parent / path if path else ROOT / page
+    if not linked.exists() or not anchor:
+        return linked.exists()
+    headings = re.findall(r"^#+ (.+)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
+    anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return anchor in anchors
 
-    assert linked.exists()
-    if anchor:
-        headings = re.findall(r"^#+ (.+)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
-        anchors = {
-            re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings
-        }
-        assert anchor in anchors
+
+@pytest.mark.parametrize("page", sorted({page for page, _ in _links()}))
+def test_every_link_leads_somewhere(page: str) -> None:
+    targets = [target for of, target in _links() if of == page]
+    assert [target for target in targets if not _leads_somewhere(page, target)] == []
 
 
 def test_every_page_is_linked_from_the_readme() -> None:
     linked = {target for page, target in _links() if page == "README.md"}
 
     assert {path.relative_to(ROOT).as_posix() for path in page_paths()} - {"README.md"} <= linked
+
+
+def test_max_retries_is_everywhere_the_number_of_runs_in_all() -> None:
+    explained = {
+        page: [
+            line
+            for line in page_text(page).splitlines()
+            if re.match(r"\|.*`(max_retries|maxRetries|--max-retries N)\b.*\|", line)
+        ]
+        for page in (path.relative_to(ROOT).as_posix() for path in page_paths())
+    }
+    rows = [row for found in explained.values() for row in found]
+    assert len(rows) >= 7
+    assert [row for row in rows if not re.search(r"\b[Rr]uns in all\b", row)] == []
+    assert "`max_retries` is the number of runs in all" in page_text("docs/concepts.md")
+
+    assert "number of runs in all" in " ".join((inspect.getdoc(Monque.enqueue) or "").split())
+    told = CliRunner().invoke(app, ["enqueue", "--help"]).output
+    assert re.search(r"--max-retries .*Runs in all", told)
+    for refuse in (lambda: Options.parse({"max_retries": 0}), lambda: check_max_retries(0)):
+        with pytest.raises(ValueError, match="the number of runs in all"):
+            refuse()

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from pymongo.asynchronous.database import AsyncDatabase
 
+    from tests.conftest import AnyDatabase
+
 
 @pytest.fixture
 async def proxy(uri: str) -> AsyncIterator[Proxy]:
@@ -36,3 +38,15 @@ async def proxied_db(
         yield blocking[db.name]
         # The proxy needs the event loop to answer.
         await asyncio.to_thread(blocking.close)
+
+
+@pytest.fixture(params=["async", "blocking"])
+def any_db(request: pytest.FixtureRequest) -> AnyDatabase:
+    """Give the test's database on the event loop and in threads.
+
+    A Motor handle is left out: to all but `Handle` it is the blocking one that Motor wraps.
+    """
+    handle: AnyDatabase = request.getfixturevalue(
+        {"async": "db", "blocking": "blocking_db"}[request.param]
+    )
+    return handle

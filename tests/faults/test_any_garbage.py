@@ -115,7 +115,7 @@ async def do_everything(monque: Monque, ids: list[Any]) -> None:
 
 
 @settings(
-    max_examples=8,
+    max_examples=4,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )

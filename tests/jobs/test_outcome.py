@@ -29,7 +29,7 @@ from tests.support.samples import NOW, a_job, a_schedule
 
 POLICY = RetryPolicy(10, timedelta(seconds=1), timedelta(hours=24))
 LATER = NOW + timedelta(seconds=5)
-quick = settings(max_examples=200)
+quick = settings(max_examples=60)
 
 
 def utc(text: str) -> datetime:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CODEC: CodecOptions[dict[str, Any]] = CodecOptions(tz_aware=True)
 MEGABYTE = 1024 * 1024
-quick = settings(max_examples=150)
+quick = settings(max_examples=60)
 
 
 def nested(levels: int) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from monque_core import Monque, ReactiveOptions
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     Db = AsyncDatabase[dict[str, Any]]
 
 
-def instance_on(db: Db, lease: float = 2) -> Monque:
+def instance_on(db: Db, lease: float = 6) -> Monque:
     pace = ReactiveOptions(flush_interval=0.01, flush_size=100, leader_lease=lease)
     return Monque(db, reactive_options=pace)
 
@@ -90,7 +91,10 @@ async def test_a_scan_that_takes_longer_than_the_lease_stays_with_its_leader(
         await fault.strikes()
         (acquired,) = await leading.reach("leader:acquired")
         async with other:
-            await asyncio.sleep(2 * 2)
+            lease = await db.monque_jobs_meta.find_one({"_id": "reactive:leader"})
+            assert lease is not None
+            ends_at = lease["expiresAt"].replace(tzinfo=UTC)
+            await eventually(lambda: datetime.now(UTC) > ends_at)
             assert not leading.of("reconcile:complete")
             fault.release()
             (done,) = await leading.reach("reconcile:complete")
@@ -105,7 +109,7 @@ async def test_a_scan_that_takes_longer_than_the_lease_stays_with_its_leader(
 async def test_what_a_former_leader_has_on_its_way_counts_for_nothing(
     db: Db, proxied_db: Db, proxy: Proxy, orders: Orders
 ) -> None:
-    former, successor = instance_on(proxied_db), instance_on(db)
+    former, successor = instance_on(proxied_db, lease=2), instance_on(db, lease=2)
     leading, following = Happenings(former), Happenings(successor)
     ran = note_runs(former)
     ran_there = note_runs(successor)

@@ -171,10 +171,10 @@ async def test_tasks_without_asyncio(blocking_db: Database[dict[str, Any]]) -> N
 
             blocking_db.returns.insert_one({"_id": "later"})
             wait_until(lambda: len(ran) == 2)
-            monque.run_until_idle(20)
+            monque.run_until_idle()
             assert monque.retry_reactive_tasks(name="invoice") == 1
             wait_until(lambda: len(ran) == 3)
-            monque.run_until_idle(20)
+            monque.run_until_idle()
             monque.reconcile("invoice")
             assert monque.count_reactive_tasks(status="completed") == 2
             (record,) = monque.get_reactive_tasks(name="invoice").tasks

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from pymongo.asynchronous.database import AsyncDatabase
 
+    from tests.conftest import AnyDatabase
+
 
 @pytest.fixture(scope="session")
 def standalone_uri() -> Iterator[str]:
@@ -30,3 +32,15 @@ async def standalone_db(standalone_uri: str) -> AsyncIterator[AsyncDatabase[dict
         name = f"test_{uuid4().hex}"
         yield client[name]
         await client.drop_database(name)
+
+
+@pytest.fixture(params=["async", "blocking"])
+def any_db(request: pytest.FixtureRequest) -> AnyDatabase:
+    """Give the test's database on the event loop and in threads.
+
+    A Motor handle is left out: to all but `Handle` it is the blocking one that Motor wraps.
+    """
+    handle: AnyDatabase = request.getfixturevalue(
+        {"async": "db", "blocking": "blocking_db"}[request.param]
+    )
+    return handle

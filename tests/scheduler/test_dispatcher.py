@@ -34,7 +34,7 @@ async def test_six_hundred_jobs_in_five_slots_need_no_poll(
 
     await monque.enqueue_many("noop", range(600))
     async with monque:
-        # Five jobs per poll and second would take two minutes.
+        # Polls come once an hour.
         await runs.reach(600)
 
     assert sorted(runs) == list(range(600))

@@ -135,7 +135,7 @@ async def test_a_cancelled_start_can_be_started_again(uri: str, database_name: s
             await starting
         assert not monque.is_running
         assert not leftovers.tasks
-        async with asyncio.timeout(10), monque:
+        async with asyncio.timeout(120), monque:
             await monque.enqueue("again", 1)
             await runs.reach(1)
 

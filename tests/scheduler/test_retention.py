@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from pymongo import AsyncMongoClient, MongoClient
 
 from monque_core import JobRetention, JobStatus, Monque
@@ -20,6 +20,7 @@ from tests.support.waiting import eventually
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import pytest
     from pymongo.asynchronous.collection import AsyncCollection
     from pymongo.asynchronous.database import AsyncDatabase
 
@@ -220,19 +221,21 @@ class TestWithoutRetention:
             return [text for text in caplog.messages if "never deleted" in text]
 
         log = CommandLog()
-        async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
-            async with Monque(client[db.name]):
-                await eventually(lambda: log.count()["count"] >= 2)
-                assert warnings() == []
-                await jobs_in(db).insert_many([finished("completed", age) for age in range(2)])
-                await eventually(warnings)
-                seen = log.count()["count"]
-                await eventually(lambda: log.count()["count"] >= seen + 3)
-                assert len(warnings()) == 1
-                await jobs_in(db).insert_many([finished("completed", age) for age in range(4)])
-                await eventually(lambda: len(warnings()) == 2)
+        async with (
+            AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client,
+            Monque(client[db.name]),
+        ):
+            await eventually(lambda: log.count()["count"] >= 2)
+            assert warnings() == []
+            await jobs_in(db).insert_many([finished("completed", age) for age in range(2)])
+            await eventually(warnings)
+            seen = log.count()["count"]
+            await eventually(lambda: log.count()["count"] >= seen + 3)
+            assert len(warnings()) == 1
+            await jobs_in(db).insert_many([finished("completed", age) for age in range(4)])
+            await eventually(lambda: len(warnings()) == 2)
 
-        assert warnings()[0].startswith("monque_jobs holds about 4 jobs, and finished ones are")
+        assert re.match(r"monque_jobs holds about [34] jobs, and finished ones are", warnings()[0])
         assert "JobRetention() to keep them all" in warnings()[0]
 
     async def test_who_keeps_them_on_purpose_is_not_warned_and_pays_for_no_index(

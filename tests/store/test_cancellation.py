@@ -31,7 +31,7 @@ async def lonely() -> AsyncIterator[Handle]:
 async def test_a_client_survives_calls_that_are_cancelled_again_and_again(lonely: Handle) -> None:
     jobs = lonely.collection("jobs")
     calls = [asyncio.create_task(jobs.find({})) for _ in range(60)]
-    topology = lonely.native.client._topology
+    topology: Any = lonely.native.client._topology
     await eventually(lambda: len(topology._condition._waiters) == len(calls))
     for _ in range(3):
         for call in calls:

@@ -332,13 +332,15 @@ class TestRecurringJobs:
         with pytest.raises(JobStateError, match="its unique key is active again"):
             await store.control.retry(schedule.id, LATER)
 
-    async def test_that_are_retried_run_now_and_go_on(self, db: Db, store: Store) -> None:
+    async def test_that_are_retried_go_on_with_the_run_that_was_due_next(
+        self, db: Db, store: Store
+    ) -> None:
         schedule = a_schedule(status="cancelled", next_run_at=TICK)
         await put(db, schedule)
         change = await store.control.retry(schedule.id, LATER)
         assert change is not None
-        assert change.job.is_recurring
-        assert (await claim(store, schedule.name, LATER)).id == schedule.id
+        assert (change.job.next_run_at, change.job.is_recurring) == (TICK, True)
+        assert (await claim(store, schedule.name, TICK)).id == schedule.id
 
     async def test_that_are_moved_keep_their_schedule(self, db: Db, store: Store) -> None:
         schedule = a_schedule()

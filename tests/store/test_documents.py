@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from monque_core.jobs.job import AnyJob
 
-quick = settings(max_examples=200)
+quick = settings(max_examples=60)
 on_mongodb = settings(
-    max_examples=60,
+    max_examples=20,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 CODEC: CodecOptions[Any] = CodecOptions(

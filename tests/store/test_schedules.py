@@ -92,7 +92,7 @@ class TestMovedByNode:
 
     ENDED = utc("2026-05-05 03:00:05")
     """When Node's run ended, of 6:00 in Helsinki."""
-    BY_NODE: ClassVar = {
+    BY_NODE: ClassVar[dict[str, Any]] = {
         "nextRunAt": utc("2026-05-05 06:00"),
         "updatedAt": ENDED,
         "heartbeatInterval": 30_000,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 
@@ -48,6 +49,7 @@ def blocks(*kinds: str) -> list[Block]:
     return [block for path in page_paths() for block in _blocks(path) if block.kind in kinds]
 
 
+@cache
 def _blocks(path: Path) -> list[Block]:
     text = path.read_text(encoding="utf-8")
     fences = list(_FENCE.finditer(text))

@@ -105,6 +105,8 @@ class Proxy:
         link = asyncio.create_task(self._link(reader, writer))
         self._links.add(link)
         link.add_done_callback(self._links.discard)
+        # A link that is dropped before its first step closes nothing by itself.
+        link.add_done_callback(lambda _: writer.close())
 
     async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server_reader, server_writer = await asyncio.open_connection(*self._server)

@@ -28,7 +28,7 @@ def note_runs(monque: Monque, collection: object = "orders", **options: Any) -> 
 
 async def settle(monque: Monque) -> None:
     """Wait until everything that was written is planned, and what is due has run."""
-    await monque.run_until_idle(30)
+    await monque.run_until_idle()
 
 
 async def record_of(monque: Monque, source_id: Any = 1, name: str = "invoice") -> TaskRecord:

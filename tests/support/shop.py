@@ -31,6 +31,10 @@ def handle(monque):
             await asyncio.sleep(0.02)
         log.info("waited")
 
+    @monque.worker("raise")
+    async def fail(job):
+        raise ValueError(job.data)
+
     @monque.worker("block")
     async def block(job):
         log.info("blocking")

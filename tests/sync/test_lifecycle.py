@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import threading
 import time
@@ -316,7 +317,7 @@ class TestIdle:
         else:
             monque.worker("work", delete)
         monque.enqueue("work", None)
-        Aside(lambda: monque.run_until_idle(timeout=10)).result()
+        Aside(lambda: monque.run_until_idle()).result()
 
         assert len(heard) == 1
 
@@ -372,6 +373,22 @@ class TestRun:
         assert not monque.is_running
         assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == before
         assert [job.status for job in stored_jobs(blocking_db)] == ["completed"]
+
+    @pytest.mark.usefixtures("python_signals")
+    def test_logs_what_it_does(self, monque: SyncMonque, caplog: pytest.LogCaptureFixture) -> None:
+        @monque.worker("last", concurrency=3)
+        def last(job: Job[None]) -> None:
+            interrupt_main_thread(signal.SIGTERM)
+
+        monque.enqueue("last", None)
+        with caplog.at_level(logging.INFO, "monque"):
+            monque.run()
+
+        told = [each.getMessage() for each in caplog.records if each.name == "monque.worker"]
+        connecting, up, _, stopped = told
+        assert connecting.startswith("connecting to MongoDB at 127.0.0.1:")
+        assert up.endswith("jobs last (concurrency 3)")
+        assert stopped == "stopped: no job was left running"
 
     def test_is_for_the_main_thread(self, monque: SyncMonque) -> None:
         with pytest.raises(MonqueError, match=r"use start\(\) and stop\(\)"):

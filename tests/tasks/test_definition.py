@@ -27,7 +27,7 @@ from monque_core.tasks.definition import (
 from monque_core.tasks.retry import Exponential, Fixed
 from monque_core.tasks.watch import Watch
 
-quick = settings(max_examples=200)
+quick = settings(max_examples=60)
 
 
 def defined(**options: Any) -> Definition:

@@ -24,7 +24,7 @@ from monque_core.tasks.documents import (
     to_text,
 )
 
-quick = settings(max_examples=300)
+quick = settings(max_examples=100)
 
 TYPE_KEYS = [
     *("$binary", "$code", "$date", "$dbPointer", "$id", "$maxKey", "$minKey", "$numberDecimal"),

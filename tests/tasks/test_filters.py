@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from monque_core.tasks.filters import check_filter
 
-quick = settings(max_examples=200)
+quick = settings(max_examples=60)
 
 CODEC: CodecOptions[Any] = CodecOptions()
 REFUSED = ["$where", "$near", "$nearSphere", "$text"]

@@ -16,7 +16,7 @@ from monque_core.tasks.retry import Cron, Exponential, Fixed, Linear, Retry, Ser
 
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
-quick = settings(max_examples=200)
+quick = settings(max_examples=80)
 
 durations = st.timedeltas(timedelta(milliseconds=1), timedelta(days=3650))
 factors = st.one_of(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from monque_core.tasks.watch import Watch
 
-quick = settings(max_examples=200)
+quick = settings(max_examples=60)
 
 segments = st.text("abcd_é0 ", min_size=1, max_size=4).filter(
     lambda text: bool(text.strip()) and text != "_id"

@@ -96,6 +96,8 @@ class Network:
         link = asyncio.create_task(self._link(address, reader, writer))
         self._links.add(link)
         link.add_done_callback(self._links.discard)
+        # A link that is dropped before its first step closes nothing by itself.
+        link.add_done_callback(lambda _: writer.transport.abort())
 
     async def _link(
         self, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

@@ -62,7 +62,6 @@ __all__ = [
     "UnplannableError",
     "Work",
     "WorkerRegistrationError",
-    "__version__",
     "backoff_delay",
     "next_cron_run",
 ]

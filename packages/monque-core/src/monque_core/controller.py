@@ -61,6 +61,7 @@ class Controller(ABC):
     async def retry_job(self, job_id: ObjectId | str) -> AnyJob | None:
         """Make a failed or cancelled job pending again, with all its attempts; None if none.
 
+        It is due at once, or at its own time if it was cancelled before that.
         Any other status, or a unique key that is active again, is a `JobStateError`.
         """
         wanted = check_id(job_id)
@@ -104,11 +105,16 @@ class Controller(ABC):
         selector: JobSelector,
         *,
         everything: bool = False,
+        schedules: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> int:
-        """Cancel the chosen jobs that are pending; tell how many."""
+        """Cancel the chosen jobs that are pending; tell how many.
+
+        Schedules are left alone unless `schedules` is true: who clears a queue of its waiting jobs
+        seldom means to end what adds to it.
+        """
         chosen = await self._chosen(selector, everything=everything)
-        batches = self._store.control.cancel_many(chosen, self._now())
+        batches = self._store.control.cancel_many(chosen, self._now(), schedules=schedules)
         return await self._in_bulk(batches, events.JOBS_CANCELLED, progress)
 
     async def retry_jobs(
@@ -120,8 +126,8 @@ class Controller(ABC):
     ) -> int:
         """Retry the chosen jobs that failed or were cancelled; tell how many.
 
-        They become due over a short while, not all at once. One whose unique key is active again
-        is skipped.
+        They become due over a short while, not all at once, and those that were cancelled before
+        they were due become due as they were. One whose unique key is active again is skipped.
         """
         chosen = await self._chosen(selector, everything=everything)
         count = await self._store.control.count_retryable(chosen)

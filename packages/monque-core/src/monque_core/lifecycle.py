@@ -7,7 +7,7 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from monque_core.log import log
+from monque_core.display import escape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from monque_core.scheduler.workers import Worker, Workers
     from monque_core.store.store import Store
 
-_FIRST = 2
+_FIRST = 2.0
 """Seconds until the first reminder."""
-_LATER = 10
+_LATER = 10.0
 _MOST_NAMES = 20
+
+logger = logging.getLogger("monque.worker")
 
 
 class Lifecycle:
@@ -54,23 +56,23 @@ class Lifecycle:
             if self._reminder is not None:
                 self._reminder.cancel()
 
-    def _remind_in(self, seconds: int, waited: int) -> None:
+    def _remind_in(self, seconds: float, waited: float) -> None:
         # By a timer: the end of a task would have to be waited for, in which a start that has
         # succeeded could be cancelled.
         loop = asyncio.get_running_loop()
         self._reminder = loop.call_later(seconds, self._remind, waited + seconds, seconds)
 
-    def _remind(self, waited: int, gap: int) -> None:
+    def _remind(self, waited: float, gap: float) -> None:
         self._remind_in(_LATER, waited)
         if self._store.contact.age < gap:
             _info(
-                f"still starting after {waited} s: MongoDB answers, but its indexes are being "
+                f"still starting after {waited:g} s: MongoDB answers, but its indexes are being "
                 f"created, or the instance id {self._instance_id} is not free yet"
             )
             return
         fault = self._store.fault
         reason = f": {fault}" if fault else ""
-        _info(f"waiting for MongoDB at {self._store.place}, for {waited} s so far{reason}")
+        _info(f"waiting for MongoDB at {self._store.place}, for {waited:g} s so far{reason}")
 
     def started(self) -> None:
         """Log which names are run, and how many runs of each at once."""
@@ -87,11 +89,8 @@ class Lifecycle:
     def stopping(self, running: int, seconds: float) -> None:
         """Log that no more work is claimed, if it was logged that there would be any."""
         if self._is_up:
-            _info(
-                f"finishing {running} running job(s), for at most {seconds:g} s"
-                if running
-                else "finishing: no job is running"
-            )
+            jobs = f"{running}, for at most {seconds:g} s" if running else "none"
+            _info(f"finishing the jobs that run: {jobs}")
 
     def stopped(self, cut_short: int) -> None:
         """Log how it ended."""
@@ -112,4 +111,4 @@ def _listed(workers: Iterable[Worker]) -> str:
 
 
 def _info(message: str) -> None:
-    log(logging.INFO, message)
+    logger.info("%s", escape(message))

@@ -84,6 +84,7 @@ class MonqueOptions(TypedDict, total=False):
     poll_interval: Duration
     safety_poll_interval: Duration
     max_retries: int
+    """Runs in all, the first one included."""
     base_retry_interval: Duration
     max_backoff_delay: Duration
     retry_jitter: float
@@ -110,6 +111,7 @@ class Options:
     poll_interval: timedelta = timedelta(seconds=1)
     safety_poll_interval: timedelta = timedelta(seconds=30)
     max_retries: int = 10
+    """Runs in all, the first one included."""
     base_retry_interval: timedelta = timedelta(seconds=1)
     max_backoff_delay: timedelta = timedelta(hours=24)
     retry_jitter: float = 0.0
@@ -189,10 +191,14 @@ def _heartbeat(name: str, value: object) -> timedelta:
     return _duration(name, value, SHORTEST_HEARTBEAT)
 
 
-def _count(name: str, value: object) -> int:
+def _count(name: str, value: object, meaning: str = "") -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise _bad(name, value, "a whole number of at least 1")
+        raise _bad(name, value, f"a whole number of at least 1{meaning}")
     return value
+
+
+def _runs(name: str, value: object) -> int:
+    return _count(name, value, ", the number of runs in all")
 
 
 def _optional_count(name: str, value: object) -> int | None:
@@ -260,7 +266,7 @@ _CHECKS = {
     "collection_name": _collection_name,
     "poll_interval": _positive_duration,
     "safety_poll_interval": _positive_duration,
-    "max_retries": _count,
+    "max_retries": _runs,
     "base_retry_interval": _positive_duration,
     "max_backoff_delay": _positive_duration,
     "retry_jitter": _share,

@@ -63,8 +63,9 @@ class Producer(ABC):
         """Store a job to be run once, at once or at a given time.
 
         With a unique key, a pending or processing job of the same name and key is returned
-        instead, its `deduplicated` being True. A higher priority runs first. `session` makes
-        this part of the caller's transaction.
+        instead, its `deduplicated` being True. A higher priority runs first. `max_retries` is the
+        number of runs in all, the first one included. `session` makes this part of the caller's
+        transaction.
         """
 
         def draft() -> Job[T]:

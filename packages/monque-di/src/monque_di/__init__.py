@@ -19,7 +19,6 @@ __all__ = [
     "MonqueService",
     "RunScoped",
     "WiringError",
-    "__version__",
     "cron",
     "current_job",
     "job",

@@ -26,6 +26,7 @@ class EnqueueOptions(TypedDict, total=False):
     unique_key: str | None
     priority: int
     max_retries: int | None
+    """Runs in all, the first one included."""
     timeout: float | timedelta | None
     session: object
 

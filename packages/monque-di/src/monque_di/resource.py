@@ -38,7 +38,8 @@ class PackageSource(providers.Object[Any]):
     itself and with the same memo; Python cannot copy a module.
     """
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+    def __deepcopy__(self, memo: dict[Any, Any] | None = None) -> Any:
+        memo = {} if memo is None else memo
         for source in self.overridden:
             given = getattr(source, "provides", None)
             packages = given if isinstance(given, (list, tuple, set, frozenset)) else [given]

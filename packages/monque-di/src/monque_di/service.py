@@ -89,11 +89,6 @@ class MonqueService:
         self._seat = seat
 
     @property
-    def container(self) -> AnyContainer:
-        """Return the `MonqueContainer` that this is the service of."""
-        return self._seat.container
-
-    @property
     def monque(self) -> Monque:
         """Give the instance behind this; a `MonqueError` says why there is none."""
         return self._seat.get_monque()
@@ -134,3 +129,8 @@ class MonqueService:
     retry_reactive_tasks = _forwarded(Monque.retry_reactive_tasks)
     reconcile = _forwarded(Monque.reconcile)
     get_reactive_stats = _forwarded(Monque.get_reactive_stats)
+
+
+def container_of(service: MonqueService) -> AnyContainer:
+    """Return the `MonqueContainer` that a service belongs to."""
+    return service._seat.container

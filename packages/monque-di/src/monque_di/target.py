@@ -13,7 +13,7 @@ from dependency_injector import containers, providers
 from monque_core import Monque, MonqueError
 from monque_di.catalogue import outermost
 from monque_di.lifespan import lifespan, queues_in
-from monque_di.service import MonqueService
+from monque_di.service import MonqueService, container_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def worker_target(found: object) -> AbstractAsyncContextManager[Monque] | None:
     """Return what runs the application of a container or `MonqueService`; None for all else."""
     if isinstance(found, MonqueService):
-        return _running(found.container)
+        return _running(container_of(found))
     if isinstance(found, (containers.DynamicContainer, providers.Container)):
         return _running(found)
     return None

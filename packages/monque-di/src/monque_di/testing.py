@@ -37,7 +37,7 @@ async def run_job(
     if problems or not declared:
         raise WiringError(problems or [_without_a_method(registry)])
     await workers.build_singletons()
-    from monque_core.testing.jobs import make_job  # noqa: PLC0415  # no worker needs it
+    from monque_core.testing import make_job  # noqa: PLC0415  # no worker needs it
 
     job = make_job(data, name=declared[0].name)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import typer
 
@@ -43,6 +43,22 @@ class Action:
     to_one: Callable[[Connection, str], Awaitable[object]]
     """Returns what is false if there is no such job, and `UNCHANGED` if nothing was to be done."""
     to_many: Callable[[Connection, JobSelector, Progress], Awaitable[int]]
+    schedules: Literal["end", "stay", "go on"] = "go on"
+    """What it means in bulk for the schedules among the jobs: `stay` leaves them out."""
+
+
+def cancel(*, schedules: bool) -> Action:
+    """Return the action that cancels jobs; in bulk it leaves schedules alone unless told."""
+    return Action(
+        "cancel",
+        "cancelled",
+        (JobStatus.PENDING,),
+        _cancel,
+        lambda connection, chosen, progress: connection.monque.cancel_jobs(
+            chosen, schedules=schedules, progress=progress
+        ),
+        schedules="end" if schedules else "stay",
+    )
 
 
 async def _cancel(connection: Connection, job_id: str) -> object:
@@ -56,13 +72,6 @@ async def _cancel(connection: Connection, job_id: str) -> object:
     return UNCHANGED if job and not cancelled else job
 
 
-CANCEL: Final = Action(
-    "cancel",
-    "cancelled",
-    (JobStatus.PENDING,),
-    _cancel,
-    lambda connection, chosen, progress: connection.monque.cancel_jobs(chosen, progress=progress),
-)
 RETRY: Final = Action(
     "retry",
     "retried",
@@ -78,6 +87,7 @@ DELETE: Final = Action(
     lambda connection, chosen, progress: connection.monque.delete_jobs(
         chosen, everything=True, progress=progress
     ),
+    schedules="end",
 )
 
 
@@ -201,10 +211,19 @@ async def _in_bulk(
     connection: Connection, action: Action, selector: JobSelector, *, yes: bool
 ) -> int:
     count = await connection.count(selector)
+    among = ""
+    if action.schedules != "go on" and (schedules := await connection.count_schedules(selector)):
+        if action.schedules == "stay":
+            count -= schedules
+            say(f"{counted(schedules, 'schedule')} left alone; --schedules cancels schedules too")
+        else:
+            among = f", of which {counted(schedules, 'is a schedule', 'are schedules')}"
+            if yes:
+                say(f"{counted(schedules, 'schedule')} among the jobs to {action.verb}")
     if not count:
         return 0
     if not yes:
-        ask(f"{action.verb} {counted(count, 'job')}?")
+        ask(f"{action.verb} {counted(count, 'job')}{among}?")
     with _progress(count, action) as progress:
         return await action.to_many(connection, selector, progress)
 
@@ -224,6 +243,6 @@ def _progress(count: int, action: Action) -> Iterator[Progress]:
         yield lambda changed: bar.advance(task, changed)
 
 
-def counted(count: int, noun: str) -> str:
+def counted(count: int, noun: str, plural: str | None = None) -> str:
     """Give a number of things in words."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{count} {noun}" if count == 1 else f"{count} {plural or noun + 's'}"

@@ -70,6 +70,14 @@ class Connection:
         await self.monque.initialize()
         return await self.jobs.count_documents(selected(selector, self.now()))
 
+    async def count_schedules(self, selector: JobSelector) -> int:
+        """Count the recurring jobs that a selector chooses."""
+        await self.monque.initialize()
+        is_recurring = {"repeatInterval": {"$ne": None}}
+        return await self.jobs.count_documents(
+            {"$and": [selected(selector, self.now()), is_recurring]}
+        )
+
 
 @asynccontextmanager
 async def connected(

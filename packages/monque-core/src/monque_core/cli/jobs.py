@@ -150,13 +150,20 @@ def cancel(
     older_than: options.OlderThan = None,
     newer_than: options.NewerThan = None,
     everything: Everything = False,
+    schedules: Annotated[
+        bool, typer.Option("--schedules", help="Cancel schedules, too, which ends them.")
+    ] = False,
     yes: options.Yes = False,
     as_json: options.Json = False,
 ) -> None:
-    """Cancel pending jobs, by id or chosen by options."""
+    """Cancel pending jobs, by id or chosen by options.
+
+    Schedules that the options choose are left alone, unless --schedules is given.
+    """
+    action = bulk.cancel(schedules=schedules)
     chosen = options.selector(name, status, older_than, newer_than)
-    choice = bulk.Choice.of(bulk.CANCEL, ids, chosen, everything=everything)
-    run(bulk.perform(Settings.of(context), bulk.CANCEL, choice, yes=yes, as_json=as_json))
+    choice = bulk.Choice.of(action, ids, chosen, everything=everything)
+    run(bulk.perform(Settings.of(context), action, choice, yes=yes, as_json=as_json))
 
 
 @app.command(
@@ -178,8 +185,9 @@ def retry(
 ) -> None:
     """Make failed or cancelled jobs pending again.
 
-    They have all their runs again. In bulk they become due over some seconds, not all at once, and
-    one whose unique key is active again is skipped.
+    They have all their runs again. One that was cancelled before it was due is due as it was, every
+    other one now. In bulk these become due over some seconds, not all at once, and one whose unique
+    key is active again is skipped.
     """
     chosen = options.selector(name, status, older_than, newer_than)
     choice = bulk.Choice.of(bulk.RETRY, ids, chosen, everything=everything)

@@ -153,8 +153,9 @@ async def _close(stack: AsyncExitStack) -> None:
 
     PyMongo's async client waits 20 seconds and more for a server that does not answer.
     """
+    limit = asyncio.timeout(_CLOSING_SECONDS)
     try:
-        async with asyncio.timeout(_CLOSING_SECONDS) as limit:
+        async with limit:
             await stack.__aexit__(*sys.exc_info())
     except TimeoutError:
         if not limit.expired():

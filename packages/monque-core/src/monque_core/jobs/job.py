@@ -55,6 +55,7 @@ class Job(Generic[T]):
     claims: int = 0
     priority: int = 0
     max_retries: int | None = None
+    """Runs in all, the first one included; None leaves it to the instance."""
     timeout: timedelta | None = None
     deduplicated: bool = field(default=False, compare=False)
     """Whether `enqueue` or `schedule` returned a job that was already there."""

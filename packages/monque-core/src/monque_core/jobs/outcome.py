@@ -23,6 +23,7 @@ class RetryPolicy:
     """When a failed run is tried again, and how often."""
 
     max_retries: int
+    """Runs in all, the first one included."""
     base: timedelta
     cap: timedelta
     jitter: float = 0.0

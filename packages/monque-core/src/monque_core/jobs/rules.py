@@ -40,8 +40,11 @@ def check_priority(priority: object) -> int:
 
 
 def check_max_retries(max_retries: object) -> int | None:
-    """Return how many failed runs end the job, None leaving it to the instance."""
-    return None if max_retries is None else _check_int(max_retries, field="max_retries", least=1)
+    """Return how many runs in all the job may have, None leaving it to the instance."""
+    if max_retries is None:
+        return None
+    meaning = ", the number of runs in all,"
+    return _check_int(max_retries, field="max_retries", least=1, meaning=meaning)
 
 
 def check_timeout(timeout: object) -> timedelta | None:
@@ -162,13 +165,13 @@ def _utf16_units(text: str) -> int:
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def _check_int(value: object, *, field: str, least: int) -> int:
+def _check_int(value: object, *, field: str, least: int, meaning: str = "") -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _LARGEST_INT:
         raise InvalidJobError(
             field,
             value,
             f"{field}={brief_repr(value)} is not allowed: "
-            f"a whole number of at least {least} is expected",
+            f"a whole number of at least {least}{meaning} is expected",
         )
     return value
 

@@ -129,10 +129,7 @@ class Recovery(Periodic):
         adopted = await self._store.stale_jobs.adopt(batch, job, now)
         if adopted is None:
             return False
-        error = MonqueError(
-            f"the process running this job died or stalled {job.claims} time(s), "
-            "as often as the job may run"
-        )
+        error = MonqueError(_spent(job, self._policy.limit_for(job)))
         outcome = after_exhaustion(adopted, str(error), now)
         (verdict,) = await self._store.ledger.settle([Settlement(adopted, outcome)], now)
         if verdict == "written":
@@ -143,3 +140,13 @@ class Recovery(Periodic):
 def _is_counted_by_others(job: AnyJob) -> bool:
     """Whether a claim that is not counted followed those that are: no claim here moves a job."""
     return isinstance(job.claimed_at, datetime) and job.next_run_at > job.claimed_at
+
+
+def _spent(job: AnyJob, limit: int) -> str:
+    """Say what has used up the runs of a job: claims without an outcome, and failures."""
+    interruptions = max(1, job.claims - job.fail_count)
+    failures = f" and {job.fail_count} run(s) failed" if job.fail_count else ""
+    return (
+        f"the process running this job died or stalled {interruptions} time(s){failures}; "
+        f"it may run {limit} time(s) in all"
+    )

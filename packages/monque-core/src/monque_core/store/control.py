@@ -62,7 +62,7 @@ class Control:
         return Change(to_job(document), JobStatus.PENDING if is_new else JobStatus.CANCELLED)
 
     async def retry(self, job_id: ObjectId, now: datetime) -> Change | None:
-        """Make a failed or cancelled job pending again, due at once."""
+        """Make a failed or cancelled job pending again, due at once or as it was."""
         step = transitions.retry(job_id, now)
         try:
             written = await self._write(job_id, step, "retry", return_document=False)
@@ -88,20 +88,29 @@ class Control:
         """Delete a job in whatever status; a run of it finds out that it lost its claim."""
         return bool(await self._collection.delete_one({"_id": job_id}))
 
-    def cancel_many(self, chosen: Document, now: datetime) -> AsyncIterator[int]:
-        """Cancel the chosen jobs that are pending; tell of each batch how many."""
+    def cancel_many(
+        self, chosen: Document, now: datetime, *, schedules: bool = False
+    ) -> AsyncIterator[int]:
+        """Cancel the chosen jobs that are pending; tell of each batch how many.
+
+        Schedules among them are cancelled only if that is asked for.
+        """
+        condition: Document = {"status": transitions.CANCELLABLE}
+        if not schedules:
+            condition["repeatInterval"] = None
 
         async def cancel(batch: list[Document]) -> int:
             step = transitions.cancel({"$in": [document["_id"] for document in batch]}, now)
             return await self._collection.update_many(step.filter, step.update)
 
-        return self._in_batches({"$and": [chosen, {"status": transitions.CANCELLABLE}]}, cancel)
+        return self._in_batches({"$and": [chosen, condition]}, cancel)
 
     def retry_many(self, chosen: Document, now: datetime, spread: timedelta) -> AsyncIterator[int]:
         """Make the chosen jobs that failed or were cancelled pending; tell of each batch how many.
 
-        They become due at random within the time given, for they would all run at once. One whose
-        unique key is active again is left as it is.
+        They become due at random within the time given, for they would all run at once; those that
+        were cancelled before they were due become due as they were. One whose unique key is active
+        again is left as it is.
         """
 
         async def retry(batch: list[Document]) -> int:

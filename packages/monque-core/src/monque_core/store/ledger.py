@@ -33,7 +33,7 @@ from monque_core.store.transitions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
     from datetime import datetime
 
     from monque_core.store.handle import Collection, Document
@@ -81,7 +81,7 @@ class Ledger:
 
     async def renew(
         self, jobs: Sequence[AnyJob], now: datetime
-    ) -> dict[tuple[ObjectId, ObjectId | None], Loss]:
+    ) -> dict[tuple[Hashable, ObjectId | None], Loss]:
         """Keep claims alive; return (id, token) of those that are no longer ours, and why."""
         step = renew(jobs, self._owner, now)
         try:

@@ -249,15 +249,25 @@ def cancel(ids: Any, now: datetime) -> Transition:
 
 
 def retry(job_id: object, now: datetime, spread: timedelta = timedelta(0)) -> Transition:
-    """Give a job all its attempts again, now or soon: failed, cancelled → pending."""
+    """Give a job all its attempts again: failed, cancelled → pending.
+
+    It is due now or soon, unless it was cancelled before it was due: then it is due as it was.
+    """
     later = {"$multiply": [{"$rand": {}}, spread // timedelta(milliseconds=1)]}
+    is_early = {
+        "$and": [
+            {"$eq": ["$status", JobStatus.CANCELLED]},
+            {"$eq": [{"$type": "$nextRunAt"}, "date"]},
+            {"$gt": ["$nextRunAt", now]},
+        ]
+    }
     return Transition(
         {"_id": job_id, "status": RETRYABLE},
         [
             {
                 "$set": {
                     "status": JobStatus.PENDING,
-                    "nextRunAt": {"$add": [now, later]},
+                    "nextRunAt": {"$cond": [is_early, "$nextRunAt", {"$add": [now, later]}]},
                     "failCount": 0,
                     "updatedAt": now,
                 }
@@ -269,10 +279,11 @@ def retry(job_id: object, now: datetime, spread: timedelta = timedelta(0)) -> Tr
 
 def retried(job: AnyJob, now: datetime) -> AnyJob:
     """Give a job as `retry` leaves it."""
+    is_cancelled = job.status == JobStatus.CANCELLED
     return replace(
         job,
         status=JobStatus.PENDING,
-        next_run_at=now,
+        next_run_at=max(now, job.next_run_at) if is_cancelled else now,
         updated_at=now,
         fail_count=0,
         fail_reason=None,

@@ -39,9 +39,9 @@ async def assert_enqueued(
 ) -> list[AnyJob]:
     """Fail unless there is such a job, or just so many; give those there are, oldest first.
 
-    `source` is a `Monque`, a `MonqueService` or a database with the default collection. What is left out may be
-    anything, as `unittest.mock.ANY` may be anywhere in the data. A job counts while it is pending
-    or processing, unless another status is given; None is any.
+    `source` is a `Monque`, a `MonqueService` or a database with the default collection. What is
+    left out may be anything, as `unittest.mock.ANY` may be anywhere in the data. A job counts while
+    it is pending or processing, unless another status is given; None is any.
     """
     __tracebackhide__ = True
     expected = Expectation(name, data, unique_key, status)
