@@ -11,9 +11,9 @@ import pytest
 from bson import ObjectId
 
 from monque_core.reactive import Fixed, ReactiveTask
-from monque_core.store.handle import Handle
+from monque_core.store.driver import Driver
 from monque_core.store.leases import Leases
-from monque_core.store.tasks.progress import LEADER
+from monque_core.store.tasks.planner_state import LEADER
 from tests.support.task_records import META, declare, put_record
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ class TestReconcile:
     async def test_asks_the_leader(self, db: Db, monque: CommandLine) -> None:
         await declare(db)
         await db[META].update_one({"task": "invoice"}, {"$unset": {"reconcile": ""}})
-        await Leases(Handle(db).collection(META)).take(LEADER, "one", timedelta(minutes=5))
+        await Leases(Driver(db).collection(META)).take(LEADER, "one", timedelta(minutes=5))
 
         told = await monque("reactive", "reconcile", "invoice")
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monque_di import JobHandler, cron, job, job_controller
-from monque_di.marks import ClassMarks, CronMark, JobMark
+from monque_di.metadata import ClassMarks, CronMark, JobMark
 from monque_di.methods import JobMethod
 from monque_di.registry import Registry
 from tests.support.samples import a_job

@@ -31,7 +31,7 @@ from monque_di import (
 from monque_di.building import given as given_by
 from monque_di.registry import Registry
 from monque_di.scope import Scope
-from monque_di.tenant import Tenant
+from monque_di.task_context import TaskContext
 from monque_di.workers import Workers, handle
 from tests.support.samples import a_job
 from tests.support.sessions import SHAPES, Session, Sessions
@@ -748,7 +748,7 @@ class Census:
 
     def __init__(self) -> None:
         gc.collect()
-        kinds = {Scope, Tenant, Session, Job, SendEmail, PrintLetter}
+        kinds = {Scope, TaskContext, Session, Job, SendEmail, PrintLetter}
         self.kept = Counter(type(one) for one in gc.get_objects() if type(one) in kinds)
         self.tasks = len(asyncio.all_tasks())
         self.threads = threading.active_count()

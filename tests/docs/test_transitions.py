@@ -20,7 +20,7 @@ from monque_core.jobs.outcome import (
 )
 from monque_core.store import transitions
 from monque_core.store.indexes import UNIQUE, job_indexes
-from monque_core.store.intake import active_with_key
+from monque_core.store.inserts import active_with_key
 from monque_core.store.transitions import Owner, Transition, settle
 from tests.docs.contract import Promise, promises
 
@@ -60,7 +60,7 @@ _MADE = {
     "hand back": _settled(Released()),
     "give up an occurrence": _settled(OccurrenceFailed("reason", _NOW)),
     "take over": transitions.adopt(_JOB, _STALE, _OWNER, _TOKEN, _NOW),
-    "set aside": transitions.set_aside(_JOB.id, "reason", _NOW),
+    "set aside": transitions.quarantine(_JOB.id, "reason", _NOW),
     "cancel_job": transitions.cancel(_JOB.id, _NOW),
     "reschedule_job": transitions.reschedule(_JOB.id, _NOW, _NOW),
     "retry_job": transitions.retry(_JOB.id, _NOW),
@@ -108,7 +108,7 @@ def test_the_page_tells_of_every_transition_and_no_other() -> None:
     }
     # `release`, `complete` and `settle` are what _settled goes through.
     assert made == {
-        *("claim", "renew", "revive", "adopt", "set_aside", "cancel", "reschedule", "retry"),
+        *("claim", "renew", "revive", "adopt", "quarantine", "cancel", "reschedule", "retry"),
         *("release", "complete", "settle"),
     }
 

@@ -44,7 +44,7 @@ async def proxied_db(
 def any_db(request: pytest.FixtureRequest) -> AnyDatabase:
     """Give the test's database on the event loop and in threads.
 
-    A Motor handle is left out: to all but `Handle` it is the blocking one that Motor wraps.
+    A Motor handle is left out: to all but `Driver` it is the blocking one that Motor wraps.
     """
     handle: AnyDatabase = request.getfixturevalue(
         {"async": "db", "blocking": "blocking_db"}[request.param]

@@ -52,6 +52,7 @@ CASES = {
 @pytest.mark.parametrize("sabotage", SABOTAGE)
 async def test_a_broken_monque_is_found_out(mongo: LocalMongo, sabotage: str) -> None:
     case = CASES[sabotage]
+    report = None
     for attempt in range(_ATTEMPTS):
         # On a busy machine a flaw may need more time to show, and more luck.
         report = await sabotaged(

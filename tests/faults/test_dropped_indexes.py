@@ -9,7 +9,7 @@ import pytest
 
 from monque_core import Job, Monque, MonqueError
 from monque_core.scheduler import maintenance
-from monque_core.store import restoration
+from monque_core.store import index_maintenance
 from monque_core.store.indexes import job_indexes
 from tests.support.happenings import Happenings
 from tests.support.samples import a_job
@@ -35,7 +35,7 @@ HEARTBEAT = 0.2
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let upkeep come round within the patience of a test."""
     monkeypatch.setattr(maintenance, "INTERVAL", timedelta(seconds=0.05))
-    monkeypatch.setattr(restoration, "_FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(index_maintenance, "_FIRST_PAUSE", 0.05)
 
 
 async def names_of(db: Db) -> set[str]:

@@ -18,12 +18,12 @@ from monque_core.jobs.outcome import (
     Outcome,
     Retrying,
     RetryPolicy,
-    abridged,
     after_exhaustion,
     after_failure,
     after_success,
     failure_reason,
     settled,
+    truncated,
 )
 from tests.support.samples import NOW, a_job, a_schedule
 
@@ -249,16 +249,16 @@ class TestAbridged:
         [Failed("x" * 9000), Retrying("x" * 9000, NOW), OccurrenceFailed("x" * 9000, NOW)],
     )
     def test_has_a_shorter_reason_then_none_and_then_is_no_more(self, outcome: Outcome) -> None:
-        shorter = abridged(outcome)
+        shorter = truncated(outcome)
         assert isinstance(shorter, type(outcome))
         reason = getattr(shorter, "reason", None)
         assert 0 < len(str(reason)) <= 200
         assert str(reason).endswith("…")
-        bare = abridged(shorter)
+        bare = truncated(shorter)
         assert bare is not None
         assert getattr(bare, "reason", "") is None
-        assert abridged(bare) is None
+        assert truncated(bare) is None
 
     @pytest.mark.parametrize("outcome", [COMPLETED, RELEASED, Advanced(NOW)])
     def test_of_what_has_no_reason_there_is_none(self, outcome: Outcome) -> None:
-        assert abridged(outcome) is None
+        assert truncated(outcome) is None

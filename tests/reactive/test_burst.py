@@ -6,7 +6,7 @@ import gc
 from typing import TYPE_CHECKING, Any
 
 from monque_core import Monque, ReactiveOptions
-from monque_core.reactive.batch import Batch
+from monque_core.reactive.change_batch import ChangeBatch
 from tests.support.reactions import note_runs, settle
 from tests.support.tally import Tally
 
@@ -34,7 +34,7 @@ async def test_a_burst_of_changes_is_planned_and_run_and_the_leader_holds_little
         ran.add(task.source_id)
         if len(ran) % 400 == 1:
             alive = gc.get_objects()
-            ids = sum(len(one) for one in alive if type(one) is Batch)
+            ids = sum(len(one) for one in alive if type(one) is ChangeBatch)
             documents = sum(type(one) is dict and "filling" in one for one in alive)
             most_ids, most_documents = max(most_ids, ids), max(most_documents, documents)
 

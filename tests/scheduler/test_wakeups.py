@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pymongo import AsyncMongoClient
 
 from monque_core import Monque
-from monque_core.store.queue import Queue
+from monque_core.store.queue import JobQueue
 from monque_core.testing import MovableClock
 from tests.support.commands import CommandLog, opens_stream
 from tests.support.happenings import Happenings
@@ -80,20 +80,20 @@ async def test_a_job_stored_while_an_instance_asks_for_due_times_is_not_forgotte
 ) -> None:
     monque = Monque(standalone_db, **NO_POLLS)
     starts = Tally[str]()
-    asked = Queue.upcoming
+    asked = JobQueue.upcoming
 
     @monque.worker("timed")
     async def note(job: Job[str]) -> None:
         starts.add(job.data)
 
-    async def answer_slowly(queue: Queue, *question: Any) -> list[tuple[str, datetime]]:
+    async def answer_slowly(queue: JobQueue, *question: Any) -> list[tuple[str, datetime]]:
         answer = await asked(queue, *question)
         if not inserted:
             inserted.append(await monque.enqueue("timed", "meanwhile", delay=0.5))
         return answer
 
     inserted: list[Job[str]] = []
-    monkeypatch.setattr(Queue, "upcoming", answer_slowly)
+    monkeypatch.setattr(JobQueue, "upcoming", answer_slowly)
     async with monque:
         await starts.reach(1)
 
@@ -105,19 +105,19 @@ async def test_a_worker_added_while_an_instance_asks_for_due_times_is_asked_for_
 ) -> None:
     monque = Monque(standalone_db, **NO_POLLS)
     starts = Tally[str]()
-    asked = Queue.upcoming
+    asked = JobQueue.upcoming
 
     async def note(job: Job[str]) -> None:
         starts.add(job.name)
 
-    async def answer_slowly(queue: Queue, *question: Any) -> list[tuple[str, datetime]]:
+    async def answer_slowly(queue: JobQueue, *question: Any) -> list[tuple[str, datetime]]:
         answer = await asked(queue, *question)
         if not added:
             added.append(monque.worker("late", note))
         return answer
 
     added: list[object] = []
-    monkeypatch.setattr(Queue, "upcoming", answer_slowly)
+    monkeypatch.setattr(JobQueue, "upcoming", answer_slowly)
     monque.worker("early", note)
     await monque.enqueue("late", None, delay=1)
     async with monque:

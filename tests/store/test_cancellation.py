@@ -10,7 +10,7 @@ from pymongo import AsyncMongoClient
 
 from monque_core import MonqueConnectionError
 from monque_core.store.cancellation import cancelled_in_turn
-from monque_core.store.handle import Handle
+from monque_core.store.driver import Driver
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -21,14 +21,14 @@ _NOBODY = "mongodb://127.0.0.1:1/?directConnection=true"
 
 
 @pytest.fixture
-async def lonely() -> AsyncIterator[Handle]:
+async def lonely() -> AsyncIterator[Driver]:
     """Give a database whose server nobody can find."""
     client = AsyncMongoClient[dict[str, Any]](_NOBODY, serverSelectionTimeoutMS=2000)
     async with client:
-        yield Handle(client["shop"])
+        yield Driver(client["shop"])
 
 
-async def test_a_client_survives_calls_that_are_cancelled_again_and_again(lonely: Handle) -> None:
+async def test_a_client_survives_calls_that_are_cancelled_again_and_again(lonely: Driver) -> None:
     jobs = lonely.collection("jobs")
     calls = [asyncio.create_task(jobs.find({})) for _ in range(60)]
     topology: Any = lonely.native.client._topology

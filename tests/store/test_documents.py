@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from monque_core.errors import InvalidJobError
 from monque_core.jobs.job import JobStatus
 from monque_core.store.documents import to_document, to_job
-from monque_core.store.handle import Handle
+from monque_core.store.driver import Driver
 from tests.support.payloads import ONE_OF_EACH, instants, object_ids, payloads, texts
 from tests.support.samples import NOW, a_job
 
@@ -102,7 +102,7 @@ class TestRoundTrip:
     async def test_through_mongodb_changes_nothing(
         self, db: AsyncDatabase[dict[str, Any]], job: AnyJob
     ) -> None:
-        collection = Handle(db).collection("monque_jobs")
+        collection = Driver(db).collection("monque_jobs")
         await collection.delete_many({"_id": job.id})
         await collection.insert_one(to_document(job))
         (document,) = await collection.find({"_id": job.id})
@@ -111,7 +111,7 @@ class TestRoundTrip:
     async def test_through_mongodb_keeps_data_of_every_type(
         self, db: AsyncDatabase[dict[str, Any]]
     ) -> None:
-        collection = Handle(db).collection("monque_jobs")
+        collection = Driver(db).collection("monque_jobs")
         for kind, data in ONE_OF_EACH.items():
             job = a_job(data=data)
             await collection.insert_one(to_document(job))
@@ -123,7 +123,7 @@ class TestRoundTrip:
     async def test_through_mongodb_gives_aware_utc_in_whole_milliseconds(
         self, db: AsyncDatabase[dict[str, Any]]
     ) -> None:
-        collection = Handle(db).collection("monque_jobs")
+        collection = Driver(db).collection("monque_jobs")
         at = datetime(2026, 5, 5, 12, 0, 0, 123_456, tzinfo=UTC)
         await collection.insert_one(to_document(a_job(next_run_at=at, locked_at=at)))
         (document,) = await collection.find({})

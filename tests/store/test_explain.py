@@ -14,9 +14,9 @@ from monque_core import JobRetention
 from monque_core.jobs.job import Job
 from monque_core.jobs.outcome import COMPLETED, RELEASED, Advanced, OccurrenceFailed, Retrying
 from monque_core.store.indexes import job_indexes
-from monque_core.store.ledger import Settlement
 from monque_core.store.listing import Order
-from monque_core.store.queue import Candidate
+from monque_core.store.outcomes import Settlement
+from monque_core.store.queue import JobCandidate
 from tests.support.plans import Plans, assert_sorted_by_the_index, assert_tight, crowded
 from tests.support.samples import NOW, a_job, a_schedule
 from tests.support.stores import claim, open_store
@@ -115,7 +115,7 @@ def ranges(names: Sequence[str]) -> int:
 async def a_batch(store: Store, count: int, now: datetime = NOW) -> list[AnyJob]:
     """Claim some jobs together."""
     found = await store.queue.look(NAMES[:3], count, now)
-    chosen = [one for one in found if isinstance(one, Candidate)]
+    chosen = [one for one in found if isinstance(one, JobCandidate)]
     claimed = await store.queue.claim_batch(chosen, ObjectId(), now)
     jobs = [job for job in claimed if isinstance(job, Job)]
     assert len(jobs) == count
@@ -151,7 +151,7 @@ class TestLook:
         assert_tight(plans, seeks=ranges(NAMES[:10]), count=1)
 
     async def test_for_what_is_never_due(self, store: Store, plans: Plans) -> None:
-        assert await store.queue.turn_away_undated(NAMES[:10], NOW, 100) == []
+        assert await store.queue.quarantine_undated(NAMES[:10], NOW, 100) == []
         assert_tight(plans, seeks=2 * ranges(NAMES[:10]), count=1)
 
 
@@ -167,7 +167,7 @@ class TestClaim:
 
     async def test_of_one_that_was_seen(self, store: Store, plans: Plans) -> None:
         (candidate,) = await store.queue.look(NAMES[:1], 1, NOW)
-        assert isinstance(candidate, Candidate)
+        assert isinstance(candidate, JobCandidate)
         plans.made.clear()
         assert await store.queue.claim_one(candidate, ObjectId(), NOW) is not None
         assert_tight(plans, count=1)
@@ -175,7 +175,7 @@ class TestClaim:
     async def test_of_a_batch(self, store: Store, plans: Plans) -> None:
         found = await store.queue.look(NAMES[:3], 100, NOW)
         plans.made.clear()
-        chosen = [one for one in found if isinstance(one, Candidate)]
+        chosen = [one for one in found if isinstance(one, JobCandidate)]
         assert len(await store.queue.claim_batch(chosen, ObjectId(), NOW)) == 100
         assert_tight(plans, count=2)
 
@@ -192,14 +192,14 @@ class TestClaims:
     async def test_that_are_renewed(self, store: Store, plans: Plans) -> None:
         jobs = await a_batch(store, 100)
         plans.made.clear()
-        assert await store.ledger.renew(jobs, NOW) == {}
+        assert await store.outcomes.renew(jobs, NOW) == {}
         assert_tight(plans, count=1)
 
     async def test_that_are_settled(self, store: Store, plans: Plans) -> None:
         outcomes: list[Outcome] = [COMPLETED, RELEASED, Retrying("boom", NOW)]
         group = [Settlement(job, outcomes[n % 3]) for n, job in enumerate(await a_batch(store, 30))]
         plans.made.clear()
-        assert await store.ledger.settle(group, NOW) == ["written"] * 30
+        assert await store.outcomes.settle(group, NOW) == ["written"] * 30
         assert_tight(plans)
 
     @pytest.mark.parametrize("outcome", [Advanced(NOW + DAY), OccurrenceFailed("boom", NOW + DAY)])
@@ -209,16 +209,16 @@ class TestClaims:
         await store.schedules.put(a_schedule(name="report"), None)
         job = await claim(store, "report")
         plans.made.clear()
-        assert await store.ledger.settle([Settlement(job, outcome)], NOW) == ["written"]
+        assert await store.outcomes.settle([Settlement(job, outcome)], NOW) == ["written"]
         assert_tight(plans)
 
     async def test_that_were_lost_are_read_back(self, store: Store, plans: Plans) -> None:
         jobs = await a_batch(store, 10)
         group = [Settlement(job, COMPLETED) for job in jobs]
-        await store.ledger.settle(group, NOW)
+        await store.outcomes.settle(group, NOW)
         plans.made.clear()
-        await store.ledger.renew(jobs, NOW)
-        await store.ledger.settle(group, NOW)
+        await store.outcomes.renew(jobs, NOW)
+        await store.outcomes.settle(group, NOW)
         for plan in plans.made:
             assert plan.indexes == {"_id_"}
             assert plan.keys <= 2 * len(jobs) + 2, str(plan)
@@ -256,15 +256,15 @@ class TestRecovery:
 class TestUniqueKey:
     async def test_that_is_free(self, store: Store, plans: Plans) -> None:
         job = a_job(name=NAMES[0], unique_key="free", next_run_at=NOW + DAY)
-        assert not (await store.intake.insert_unique(job, None)).deduplicated
+        assert not (await store.inserts.insert_unique(job, None)).deduplicated
         assert_tight(plans, count=1)
 
     async def test_that_is_taken(self, store: Store, plans: Plans) -> None:
         job = a_job(name=NAMES[0], unique_key="taken", next_run_at=NOW + DAY)
-        await store.intake.insert_unique(job, None)
+        await store.inserts.insert_unique(job, None)
         plans.made.clear()
         again = a_job(name=NAMES[0], unique_key="taken")
-        assert (await store.intake.insert_unique(again, None)).deduplicated
+        assert (await store.inserts.insert_unique(again, None)).deduplicated
         assert_tight(plans, count=1)
 
     async def test_of_many(self, store: Store, plans: Plans) -> None:
@@ -274,9 +274,9 @@ class TestUniqueKey:
                 for n in range(50)
             ]
 
-        await store.intake.insert_many_unique(jobs(), None)
+        await store.inserts.insert_many_unique(jobs(), None)
         plans.made.clear()
-        again = await store.intake.insert_many_unique(jobs(), None)
+        again = await store.inserts.insert_many_unique(jobs(), None)
         assert all(job.deduplicated for job in again)
         assert_tight(plans, count=51)
 
@@ -317,7 +317,7 @@ class TestRetention:
 async def test_no_index_exists_that_no_query_uses(store: Store, plans: Plans) -> None:
     await store.queue.look(NAMES[:1], 1, NOW)
     await store.stale_jobs.find(NOW, 1)
-    await store.intake.insert_unique(
+    await store.inserts.insert_unique(
         a_job(name=NAMES[0], unique_key="free", next_run_at=NOW + DAY), None
     )
     await store.listing.schedules(None)

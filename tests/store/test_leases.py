@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from monque_core.store.handle import Handle
+from monque_core.store.driver import Driver
 from monque_core.store.leases import Leases
 from tests.support.waiting import eventually
 
@@ -24,7 +24,7 @@ MOMENT = timedelta(milliseconds=200)
 
 @pytest.fixture
 def leases(db: Db) -> Leases:
-    return Leases(Handle(db).collection("monque_jobs_meta"))
+    return Leases(Driver(db).collection("monque_jobs_meta"))
 
 
 async def server_now(db: Db) -> datetime:

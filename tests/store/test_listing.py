@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
 
     from monque_core.jobs.job import AnyJob
-    from monque_core.store.listing import Listing, Page
+    from monque_core.store.listing import JobListing, Page
     from monque_core.store.store import Store
 
     Db = AsyncDatabase[dict[str, Any]]
@@ -72,7 +72,7 @@ def ids(page: Page) -> list[ObjectId]:
     return [job.id for job in page.jobs]
 
 
-async def forward(listing: Listing, order: Order, limit: int) -> list[Page]:
+async def forward(listing: JobListing, order: Order, limit: int) -> list[Page]:
     """Give all pages, and demand that each knows what is around it."""
     pages = [await listing.page_after({}, order, None, limit)]
     while pages[-1].has_next:
@@ -82,7 +82,7 @@ async def forward(listing: Listing, order: Order, limit: int) -> list[Page]:
     return pages
 
 
-async def backward(listing: Listing, order: Order, page: Page, limit: int) -> list[Page]:
+async def backward(listing: JobListing, order: Order, page: Page, limit: int) -> list[Page]:
     """Give the pages before this one, the nearest first."""
     pages = [page]
     while pages[-1].has_previous:

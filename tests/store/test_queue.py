@@ -12,9 +12,9 @@ import pytest
 from bson import Decimal128, ObjectId
 
 from monque_core.jobs.job import Job
-from monque_core.store.aside import LEFT_ALONE_SECONDS, Unreadable
 from monque_core.store.documents import to_document
-from monque_core.store.queue import Candidate
+from monque_core.store.quarantine import LEFT_ALONE_SECONDS, RejectedJob
+from monque_core.store.queue import JobCandidate
 from tests.support.payloads import ONE_OF_EACH
 from tests.support.samples import NOW, a_job, a_schedule
 from tests.support.stored import jobs_in, stored, stored_jobs
@@ -38,11 +38,11 @@ def ago(seconds: float) -> datetime:
     return NOW - timedelta(seconds=seconds)
 
 
-def candidates(jobs: Sequence[AnyJob]) -> list[Candidate]:
-    return [Candidate(job.id, job.name) for job in jobs]
+def candidates(jobs: Sequence[AnyJob]) -> list[JobCandidate]:
+    return [JobCandidate(job.id, job.name) for job in jobs]
 
 
-def ids(found: Sequence[AnyJob | Candidate | Unreadable]) -> list[object]:
+def ids(found: Sequence[AnyJob | JobCandidate | RejectedJob]) -> list[object]:
     return [one.id for one in found]
 
 
@@ -89,7 +89,7 @@ class TestLook:
         await put(db, *jobs)
         found = await store.queue.look(["a", "b"], 10, NOW)
         assert ids(found) == [jobs[3].id, jobs[1].id, jobs[2].id, jobs[0].id]
-        assert [one.name for one in found if isinstance(one, Candidate)] == ["b", "b", "a", "a"]
+        assert [one.name for one in found if isinstance(one, JobCandidate)] == ["b", "b", "a", "a"]
 
     async def test_sees_no_more_than_asked_for(self, db: Db, store: Store) -> None:
         jobs = [a_job(next_run_at=ago(n)) for n in range(5)]
@@ -105,7 +105,7 @@ class TestLook:
     ) -> None:
         await put(db, a_job(claims=claims, fail_count=fail_count))
         (candidate,) = await store.queue.look(["send-email"], 10, NOW)
-        assert isinstance(candidate, Candidate)
+        assert isinstance(candidate, JobCandidate)
         assert candidate.interrupted is interrupted
 
     async def test_at_each_name_lets_none_hide_another(self, db: Db, store: Store) -> None:
@@ -325,7 +325,7 @@ class TestClaimsThatAreCounted:
         failures = self.OUTDATED[story]["failCount"]
 
         (candidate,) = await store.queue.look(["send-email"], 10, NOW)
-        assert isinstance(candidate, Candidate)
+        assert isinstance(candidate, JobCandidate)
         assert not candidate.interrupted
         assert (await claim(store)).claims == failures + 1
 
@@ -337,7 +337,7 @@ class TestClaimsThatAreCounted:
         claims = self.HOLDING[story]["claims"]
 
         (candidate,) = await store.queue.look(["send-email"], 10, NOW)
-        assert isinstance(candidate, Candidate)
+        assert isinstance(candidate, JobCandidate)
         assert candidate.interrupted
         assert candidate.claims == claims
         assert (await claim(store)).claims == claims + 1
@@ -405,12 +405,12 @@ class TestForeignDocuments:
             await set_fields(db, job, **{field: value})
 
         met = await store.queue.claim_first("send-email", ObjectId(), NOW)
-        assert isinstance(met, Unreadable)
+        assert isinstance(met, RejectedJob)
         assert met.id == first.id
 
         batch = await store.queue.claim_batch(candidates([second, sound]), ObjectId(), NOW)
         assert ids(batch) == [second.id, sound.id]
-        assert isinstance(batch[0], Unreadable)
+        assert isinstance(batch[0], RejectedJob)
         assert isinstance(batch[1], Job)
 
         for job, error in ((first, met.error), (second, batch[0].error)):
@@ -435,7 +435,7 @@ class TestForeignDocuments:
         await put(db, job, sound)
         await set_fields(db, job, name=["send-email", "send-fax"])
         found = await store.queue.look(["send-email"], 10, NOW)
-        assert isinstance(found[0], Unreadable)
+        assert isinstance(found[0], RejectedJob)
         assert ids(found) == [job.id, sound.id]
         assert (await document_of(db, job))["status"] == "failed"
 
@@ -456,8 +456,8 @@ class TestSchedulesOfOthers:
         before = await document_of(db, schedule)
         (at_once,) = await store.queue.look([schedule.name], 10, NOW)
         (by_name,) = await other.queue.look_at_each({schedule.name: 10}, NOW)
-        assert isinstance(at_once, Unreadable)
-        assert isinstance(by_name, Unreadable)
+        assert isinstance(at_once, RejectedJob)
+        assert isinstance(by_name, RejectedJob)
         assert await document_of(db, schedule) == before
 
     async def test_are_handed_back_by_a_claim_as_they_were(
@@ -467,7 +467,7 @@ class TestSchedulesOfOthers:
         single = await store.queue.claim_first(schedule.name, ObjectId(), NOW)
         (of_batch,) = await other.queue.claim_batch(candidates([schedule]), ObjectId(), NOW)
         for met in (single, of_batch):
-            assert isinstance(met, Unreadable)
+            assert isinstance(met, RejectedJob)
             assert "cannot be read here and is left to workers that can" in str(met.error)
 
         after = await document_of(db, schedule)
@@ -483,7 +483,7 @@ class TestSchedulesOfOthers:
         job = a_job()
         await put(db, job)
         first = await store.queue.look([schedule.name], 1, NOW)
-        assert isinstance(first[0], Unreadable)
+        assert isinstance(first[0], RejectedJob)
         assert ids(await store.queue.look([schedule.name], 1, NOW)) == [job.id]
         await claim(store)
         assert not await store.queue.has_due([schedule.name], NOW)
@@ -493,7 +493,7 @@ class TestSchedulesOfOthers:
     ) -> None:
         await store.queue.look([schedule.name], 1, NOW)
         later = time.monotonic() + LEFT_ALONE_SECONDS + 1
-        monkeypatch.setattr("monque_core.store.aside.time.monotonic", lambda: later)
+        monkeypatch.setattr("monque_core.store.quarantine.time.monotonic", lambda: later)
         (again,) = await store.queue.look([schedule.name], 1, NOW)
-        assert isinstance(again, Unreadable)
+        assert isinstance(again, RejectedJob)
         assert again.error is None

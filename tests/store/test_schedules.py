@@ -12,7 +12,7 @@ from bson.codec_options import CodecOptions
 from monque_core.jobs.draft import Limits, draft_schedule
 from monque_core.jobs.job import JobStatus
 from monque_core.jobs.outcome import Advanced
-from monque_core.store.ledger import Settlement
+from monque_core.store.outcomes import Settlement
 from tests.support.payloads import ONE_OF_EACH
 from tests.support.samples import NOW, a_job, a_schedule
 from tests.support.stored import stored, stored_jobs
@@ -294,7 +294,7 @@ class TestRemoval:
         running = await claim(store)
         await other.schedules.remove("send-email", None, LATER)
         tick = Advanced(NOW + timedelta(hours=1))
-        (verdict,) = await store.ledger.settle([Settlement(running, tick)], LATER)
+        (verdict,) = await store.outcomes.settle([Settlement(running, tick)], LATER)
         assert verdict not in {"written", "lost"}
         assert (await stored(db, running)).repeat_interval is None
 

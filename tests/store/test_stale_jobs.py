@@ -195,7 +195,7 @@ class TestStaleness:
         await put(db, a_job(next_run_at=NOW - 2 * MINUTE))
         job = await claim(store, now=NOW - 91 * SECOND)
         assert await stale_ids(store) == {job.id}
-        await store.ledger.renew([job], NOW)
+        await store.outcomes.renew([job], NOW)
         assert await stale_ids(store) == set()
 
     async def test_is_seen_a_bounded_number_at_a_time(self, db: Db, store: Store) -> None:

@@ -39,8 +39,8 @@ from monque_core.jobs.outcome import (
     after_success,
 )
 from monque_core.store.documents import to_job
-from monque_core.store.handle import Collection, Handle
-from monque_core.store.ledger import Ledger, Rescheduled, Settlement
+from monque_core.store.driver import Collection, Driver
+from monque_core.store.outcomes import Outcomes, Rescheduled, Settlement
 from monque_core.store.transitions import Owner
 from tests.support.samples import a_job, a_schedule
 from tests.support.stored import jobs_in
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from monque_core.jobs.job import AnyJob
     from monque_core.jobs.outcome import Outcome
-    from monque_core.store.ledger import Verdict
+    from monque_core.store.outcomes import Verdict
     from monque_core.store.store import Store
 
 BEGINNING: Final = datetime(2026, 5, 5, 12, 0, 30, tzinfo=UTC)
@@ -112,9 +112,9 @@ class Rig:
         found: list[dict[str, Any]] = self.run(jobs_in(self._db).find().to_list())
         return found
 
-    def dying_ledger(self, owner: str) -> Ledger:
-        collection = DiesBeforeTheMove(Handle(self._db), "monque_jobs")
-        return Ledger(collection, Owner(owner, HEARTBEAT // timedelta(milliseconds=1)))
+    def dying_outcomes(self, owner: str) -> Outcomes:
+        collection = DiesBeforeTheMove(Driver(self._db), "monque_jobs")
+        return Outcomes(collection, Owner(owner, HEARTBEAT // timedelta(milliseconds=1)))
 
     def close(self) -> None:
         self.run(self._client.close())
@@ -478,13 +478,13 @@ class TwoInstances(RuleBasedStateMachine):
 
     def enqueue(self, name: str, priority: int, delay: int, owner: str) -> None:
         job = self._a_job(name, priority=priority, delay=delay)
-        self.rig.run(self.rig.stores[owner].intake.insert_alike([job], None))
+        self.rig.run(self.rig.stores[owner].inserts.insert_alike([job], None))
         self.model.jobs[job.id] = job
 
     def enqueue_with_key(self, name: str, key: str, owner: str) -> None:
         job = self._a_job(name, unique_key=key)
         taken = self.model.active(name, key)
-        result = self.rig.run(self.rig.stores[owner].intake.insert_unique(job, None))
+        result = self.rig.run(self.rig.stores[owner].inserts.insert_unique(job, None))
         assert result.deduplicated is (taken is not None)
         assert result == (taken or job)
         if taken is None:
@@ -492,7 +492,7 @@ class TwoInstances(RuleBasedStateMachine):
 
     def enqueue_many_with_keys(self, name: str, wanted: list[str], owner: str) -> None:
         jobs = [self._a_job(name, unique_key=key) for key in wanted]
-        results = self.rig.run(self.rig.stores[owner].intake.insert_many_unique(jobs, None))
+        results = self.rig.run(self.rig.stores[owner].inserts.insert_many_unique(jobs, None))
         for result, job in zip(results, jobs, strict=True):
             if not result.deduplicated:
                 assert self.model.active(name, job.unique_key) is None
@@ -598,7 +598,7 @@ class TwoInstances(RuleBasedStateMachine):
     def die_between_the_copy_and_the_move(self, run: Run) -> None:
         """Leave a failed occurrence behind, but not the claim on its schedule."""
         self.runs.remove(run)
-        ledger = self.rig.dying_ledger(run.owner)
+        ledger = self.rig.dying_outcomes(run.owner)
         settlement = Settlement(run.job, self._outcome(run.job, "failure"))
         with pytest.raises(AutoReconnect):
             self.rig.run(ledger.settle([settlement], self.model.now))
@@ -609,7 +609,7 @@ class TwoInstances(RuleBasedStateMachine):
         runs = [run for run in self.runs if run.owner == owner]
         if not runs:
             return
-        ledger = self.rig.stores[owner].ledger
+        ledger = self.rig.stores[owner].outcomes
         lost = self.rig.run(ledger.renew([run.job for run in runs], self.model.now))
         assert lost == {
             (run.job.id, run.job.claim_token): self._loss(run, "none")
@@ -645,7 +645,7 @@ class TwoInstances(RuleBasedStateMachine):
             assert adopted == model.jobs[job.id]
             outcome = after_exhaustion(adopted, "died", model.now)
             settlement = Settlement(adopted, outcome)
-            assert self.rig.run(store.ledger.settle([settlement], model.now)) == ["written"]
+            assert self.rig.run(store.outcomes.settle([settlement], model.now)) == ["written"]
             model.give_up(job.id, "died")
         if alive:
             assert self.rig.run(store.stale_jobs.revive(batch, alive, model.now)) == len(alive)
@@ -712,7 +712,7 @@ class TwoInstances(RuleBasedStateMachine):
             settlements = [
                 Settlement(run.job, self._outcome(run.job, ending)) for run, ending in ended
             ]
-            ledger = self.rig.stores[owner].ledger
+            ledger = self.rig.stores[owner].outcomes
             verdicts = self.rig.run(ledger.settle(settlements, self.model.now))
             ended = [
                 (run, ending)
@@ -747,7 +747,7 @@ class TwoInstances(RuleBasedStateMachine):
         stored = self.model.jobs.get(run.job.id)
         is_mine = stored is not None and stored.claim_token == run.job.claim_token
         settlement = Settlement(run.job, self._outcome(run.job, ending))
-        ledger = self.rig.stores[run.owner].ledger
+        ledger = self.rig.stores[run.owner].outcomes
         verdicts = self.rig.run(ledger.settle([settlement], self.model.now))
         assert verdicts == ["written" if is_mine else self._loss(run, ending)]
 

@@ -216,4 +216,4 @@ class TestTimeLimit:
         monkeypatch.setattr(statistics, "_LONGEST_MS", 1)
         with pytest.raises(AggregationTimeoutError):
             await store.statistics.count()
-        assert not store.contact.is_lost
+        assert not store.connectivity.is_lost

@@ -45,7 +45,7 @@ async def test_a_server_that_is_too_old_is_refused(db: Db, monkeypatch: pytest.M
 
 async def test_jobs_and_leases_are_in_collections_of_their_own(any_db: AnyDatabase, db: Db) -> None:
     store = await open_store(any_db, collection_name="errands", skip_index_creation=True)
-    await store.intake.insert_alike([a_job()], None)
+    await store.inserts.insert_alike([a_job()], None)
     await store.leases.take("retention", "me", timedelta(minutes=1))
     await store.dismiss_threads()
     assert set(await db.list_collection_names()) == {"errands", "errands_meta"}

@@ -18,7 +18,7 @@ from monque_core.jobs.outcome import (
     OccurrenceFailed,
     Retrying,
 )
-from monque_core.store.handle import Handle
+from monque_core.store.driver import Driver
 from monque_core.store.staleness import stale
 from monque_core.store.transitions import (
     Owner,
@@ -27,12 +27,12 @@ from monque_core.store.transitions import (
     cancel,
     claim,
     complete,
+    quarantine,
     release,
     renew,
     reschedule,
     retry,
     revive,
-    set_aside,
     settle,
 )
 from tests.support.samples import NOW, a_job, a_schedule
@@ -66,7 +66,7 @@ TRANSITIONS: dict[str, Callable[[AnyJob], Transition]] = {
     "occurrence failed": lambda job: settle(job, OccurrenceFailed("boom", TICK), ME, LATER),
     "revive": lambda job: revive([job.id], STALE, LATER),
     "adopt": lambda job: adopt(job, STALE, ME, ObjectId(), LATER),
-    "set aside": lambda job: set_aside(job.id, "no job", LATER),
+    "set aside": lambda job: quarantine(job.id, "no job", LATER),
     "cancel": lambda job: cancel(job.id, LATER),
     "cancel many": lambda job: cancel({"$in": [job.id]}, LATER),
     "retry": lambda job: retry(job.id, LATER),
@@ -136,7 +136,7 @@ def a_claimed(**fields: Any) -> AnyJob:
 
 
 async def apply(db: Db, step: Transition) -> bool:
-    return await Handle(db).collection("monque_jobs").update_one(step.filter, step.update) == 1
+    return await Driver(db).collection("monque_jobs").update_one(step.filter, step.update) == 1
 
 
 @pytest.mark.parametrize("status", JobStatus.ALL)
@@ -292,7 +292,7 @@ async def test_a_claim_without_a_token_can_be_adopted(db: Db) -> None:
 async def test_what_is_set_aside_says_why(db: Db) -> None:
     job = a_job(unique_key="key")
     await put(db, job)
-    assert await apply(db, set_aside(job.id, "no job at all", LATER))
+    assert await apply(db, quarantine(job.id, "no job at all", LATER))
     after = await document_of(db, job)
     assert (after["status"], after["failReason"]) == ("failed", "no job at all")
 

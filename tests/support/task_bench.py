@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from bson import ObjectId, Timestamp
 from bson.codec_options import CodecOptions
 
-from monque_core.store.handle import Handle
-from monque_core.store.tasks.changes import Changes, Deletion
+from monque_core.store.driver import Driver
 from monque_core.store.tasks.indexes import task_indexes
-from monque_core.store.tasks.ledger import TaskLedger, TaskSettlement, TaskVerdict
-from monque_core.store.tasks.planning import Planned, Planning
+from monque_core.store.tasks.outcomes import TaskOutcomes, TaskSettlement, TaskVerdict
+from monque_core.store.tasks.plan_updates import Deletion, JobStreams
+from monque_core.store.tasks.plan_writer import PlanResult, PlanWriter
 from monque_core.store.tasks.queue import TaskQueue
-from monque_core.store.tasks.transitions import Claimant
+from monque_core.store.tasks.transitions import RecordOwner
 from monque_core.tasks.definition import Definition, define
 from monque_core.tasks.record import TaskRecord
 
@@ -42,10 +42,10 @@ class TaskBench:
     def __init__(self, db: AsyncDatabase[dict[str, Any]], collection: str = "orders") -> None:
         self.collection = collection
         self.database = db.name
-        self.handle = Handle(db)
+        self.handle = Driver(db)
         self.source = db.get_collection(collection, codec_options=_AWARE)
         self.records = db.get_collection(f"{collection}_tasks", codec_options=_AWARE)
-        self.planning = Planning(self.handle)
+        self.planning = PlanWriter(self.handle)
         self.definitions: dict[str, Definition] = {}
         self._own = self.handle.collection(f"{collection}_tasks")
 
@@ -61,12 +61,12 @@ class TaskBench:
 
     def queue(self, instance_id: str = "me") -> TaskQueue:
         """Give the queue of an instance."""
-        claimant = Claimant(instance_id, VISIBILITY)
-        return TaskQueue(self._own, claimant, self.definitions, self.handle.contact)
+        claimant = RecordOwner(instance_id, VISIBILITY)
+        return TaskQueue(self._own, claimant, self.definitions, self.handle.connectivity)
 
-    def ledger(self, instance_id: str = "me") -> TaskLedger:
-        """Give the ledger of an instance."""
-        return TaskLedger(self._own, Claimant(instance_id, VISIBILITY), self.definitions)
+    def outcomes(self, instance_id: str = "me") -> TaskOutcomes:
+        """Return the outcomes of an instance."""
+        return TaskOutcomes(self._own, RecordOwner(instance_id, VISIBILITY), self.definitions)
 
     async def plan(
         self,
@@ -76,18 +76,18 @@ class TaskBench:
         task: str = "invoice",
         now: datetime = NOW,
         term: int = 1,
-    ) -> Planned:
+    ) -> PlanResult:
         """Plan documents, of which none may be parked unnoticed."""
         declaration = self.definitions[task].declaration
         deletions = [Deletion(id, deleted_at) for id in deleted]
-        return await self.planning.plan(declaration, Changes(ids, deletions), now, term)
+        return await self.planning.plan(declaration, JobStreams(ids, deletions), now, term)
 
     async def cluster_time(self) -> Timestamp:
         """Return the time of the last write, as a change stream reports it."""
         time: Timestamp = (await self.handle.command("hello"))["lastWrite"]["opTime"]["ts"]
         return time
 
-    async def put(self, id: Any, now: datetime = NOW, term: int = 1, **fields: Any) -> Planned:
+    async def put(self, id: Any, now: datetime = NOW, term: int = 1, **fields: Any) -> PlanResult:
         """Replace a document, and plan it."""
         await self.source.replace_one({"_id": {"$eq": id}}, {"_id": id, **fields}, upsert=True)
         return await self.plan(id, now=now, term=term)
@@ -126,7 +126,7 @@ class TaskBench:
     ) -> TaskVerdict:
         """Settle one claim."""
         settlement = TaskSettlement(record, outcome, timedelta(seconds=seconds))
-        (verdict,) = await self.ledger(instance_id).settle([settlement], now)
+        (verdict,) = await self.outcomes(instance_id).settle([settlement], now)
         return verdict
 
     async def apply(self, step: Transition) -> int:

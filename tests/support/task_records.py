@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from monque_core.store.handle import Handle
+from monque_core.store.driver import Driver
 from monque_core.store.tasks.indexes import task_indexes
-from monque_core.store.tasks.progress import Progress
+from monque_core.store.tasks.planner_state import PlannerState
 from monque_core.tasks.definition import define
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ async def declare(
     db: AsyncDatabase[dict[str, Any]], name: str = "invoice", collection: str = "orders"
 ) -> None:
     """Declare a task, with the indexes of its records, as the start of an instance does."""
-    handle = Handle(db)
+    handle = Driver(db)
     await handle.collection(f"{collection}_tasks").create_indexes(task_indexes())
     declaration = define(db.name, collection, name=name).declaration
-    await Progress(handle.collection(META)).declare(declaration, datetime.now(UTC))
+    await PlannerState(handle.collection(META)).declare(declaration, datetime.now(UTC))
 
 
 async def put_record(

@@ -10,8 +10,8 @@ import pytest
 from pymongo import MongoClient
 
 from monque_core import LocalMongo, SyncMonque
-from tests.support.aside import Aside
 from tests.support.patience import wait_until
+from tests.support.quarantine import Quarantine
 from tests.support.threads import monque_threads
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def monque(blocking_db: Database[dict[str, Any]]) -> Iterator[SyncMonque]:
     """Give a SyncMonque on the test's database; it is stopped at the end."""
     monque = SyncMonque(blocking_db)
     yield monque
-    Aside(lambda: monque.stop(timeout=5)).result()
+    Quarantine(lambda: monque.stop(timeout=5)).result()
 
 
 @pytest.fixture

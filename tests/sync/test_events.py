@@ -7,8 +7,8 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from tests.support.aside import Aside, all_at_once
 from tests.support.patience import wait_until
+from tests.support.quarantine import Quarantine, all_at_once
 from tests.support.record import Record
 from tests.support.threads import no_threads_are_left
 
@@ -70,7 +70,7 @@ class TestEvents:
         monque.start()
         monque.enqueue("work", 7)
         assert started.wait(120)
-        stopping = Aside(monque.stop)
+        stopping = Quarantine(monque.stop)
         wait_until(lambda: monque._monque._stopping is not None)
         may_end.set()
         stopping.result()
@@ -101,7 +101,7 @@ class TestEvents:
         monque.on("job:cancelled", lambda event: monque.delete_job(event.job.id))
         monque.on("job:deleted", lambda event: heard.append(event.job_id))
         job = monque.enqueue("work", 1)
-        Aside(lambda: monque.cancel_job(job.id)).result()
+        Quarantine(lambda: monque.cancel_job(job.id)).result()
 
         assert heard == [job.id]
 

@@ -14,10 +14,10 @@ from monque_core import (
     MonqueError,
     SyncMonque,
 )
-from tests.support.aside import Aside, all_at_once
 from tests.support.inventory import stored_jobs
 from tests.support.patience import wait_until
 from tests.support.polling import NO_POLLS
+from tests.support.quarantine import Quarantine, all_at_once
 from tests.support.record import Record
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class TestHandlers:
             await asyncio.to_thread(may_return.wait, 120)
 
         monque._monque.start = start_slowly  # type: ignore[method-assign]
-        starting = Aside(monque.start)
+        starting = Quarantine(monque.start)
         used.reach(1)
         may_return.set()
         starting.result()
@@ -145,7 +145,7 @@ class TestHandlers:
         monque.start()
         monque.enqueue("work", None)
         assert started.wait(120)
-        stopping = Aside(monque.stop)
+        stopping = Quarantine(monque.stop)
         wait_until(lambda: monque._monque._stopping is not None)
         may_end.set()
         stopping.result()

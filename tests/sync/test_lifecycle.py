@@ -20,11 +20,11 @@ from monque_core import (
     ShutdownTimeoutError,
     SyncMonque,
 )
-from tests.support.aside import Aside, all_at_once
 from tests.support.interrupt import interrupt_main_thread
 from tests.support.inventory import stored_jobs
 from tests.support.patience import wait_until
 from tests.support.polling import NO_POLLS
+from tests.support.quarantine import Quarantine, all_at_once
 from tests.support.record import Record
 from tests.support.threads import monque_threads, no_threads_are_left
 
@@ -83,7 +83,7 @@ class TestStartAndStop:
         monque.start()
         monque.enqueue("work", None)
         assert started.wait(120)
-        stopping = Aside(monque.stop)
+        stopping = Quarantine(monque.stop)
         time.sleep(0.05)
         assert not stopping.is_done
         may_end.set()
@@ -132,7 +132,7 @@ class TestStartAndStop:
         monque.enqueue("work", None)
         assert started.wait(120)
         try:
-            Aside(lambda: monque.stop(timeout=0.1)).result()
+            Quarantine(lambda: monque.stop(timeout=0.1)).result()
         finally:
             may_end.set()
 
@@ -317,7 +317,7 @@ class TestIdle:
         else:
             monque.worker("work", delete)
         monque.enqueue("work", None)
-        Aside(lambda: monque.run_until_idle()).result()
+        Quarantine(lambda: monque.run_until_idle()).result()
 
         assert len(heard) == 1
 
@@ -392,7 +392,7 @@ class TestRun:
 
     def test_is_for_the_main_thread(self, monque: SyncMonque) -> None:
         with pytest.raises(MonqueError, match=r"use start\(\) and stop\(\)"):
-            Aside(monque.run).result()
+            Quarantine(monque.run).result()
         assert not monque.is_running
 
     def test_raises_what_goes_wrong_at_the_start(self, absent_db: Database[dict[str, Any]]) -> None:
@@ -420,7 +420,7 @@ class TestRun:
             wait_until(lambda: signal.getsignal(signal.SIGTERM) != before and monque_threads())
             interrupt_main_thread(signal.SIGTERM)
 
-        Aside(interrupt_the_start)
+        Quarantine(interrupt_the_start)
         successor.run()
 
         assert not successor.is_running

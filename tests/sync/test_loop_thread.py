@@ -10,8 +10,8 @@ import pytest
 
 from monque_core import MonqueError
 from monque_core.sync.loop_thread import GivenUpError, LoopThread
-from tests.support.aside import Aside, all_at_once
 from tests.support.interrupt import interrupt_main_thread
+from tests.support.quarantine import Quarantine, all_at_once
 from tests.support.record import Record
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class TestEnd:
             finally:
                 ended.set()
 
-        calling = Aside(lambda: loop.call(wait_for_ever))
+        calling = Quarantine(lambda: loop.call(wait_for_ever))
         assert started.wait(120)
         loop.end()
 
@@ -156,11 +156,11 @@ class TestEnd:
                 while not may_end.is_set():
                     await asyncio.sleep(0.01)
 
-        calling = Aside(lambda: loop.call(end_slowly))
+        calling = Quarantine(lambda: loop.call(end_slowly))
         assert started.wait(120)
-        ending = Aside(loop.end)
+        ending = Quarantine(loop.end)
         assert is_ending.wait(120)
-        late = Aside(lambda: loop.call(asyncio.Event().wait))
+        late = Quarantine(lambda: loop.call(asyncio.Event().wait))
         may_end.set()
         ending.result()
 

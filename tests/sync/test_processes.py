@@ -12,9 +12,9 @@ from typing import IO, TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from tests.support.aside import all_at_once
 from tests.support.inventory import stored_jobs
 from tests.support.patience import wait_until
+from tests.support.quarantine import all_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

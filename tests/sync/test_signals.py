@@ -9,7 +9,7 @@ import pytest
 
 from monque_core import MonqueError
 from monque_core.sync.signals import on_first_signal
-from tests.support.aside import Aside
+from tests.support.quarantine import Quarantine
 
 NUMBERS = [signal.SIGINT, signal.SIGTERM]
 
@@ -56,6 +56,6 @@ def test_only_the_main_thread_can_wait_for_signals() -> None:
             entered.set()
 
     with pytest.raises(MonqueError, match=r"use start\(\) and stop\(\)"):
-        Aside(enter).result()
+        Quarantine(enter).result()
     assert not entered.is_set()
     assert [signal.getsignal(number) for number in NUMBERS] == before

@@ -13,8 +13,8 @@ from monque_core import (
     JobSelector,
     SyncMonque,
 )
-from tests.support.aside import Aside, all_at_once
 from tests.support.inventory import stored_jobs
+from tests.support.quarantine import Quarantine, all_at_once
 from tests.support.record import Record
 from tests.support.threads import no_threads_are_left
 
@@ -87,7 +87,7 @@ class TestThreads:
                 count += 1
             return count
 
-        enqueueing = [Aside(enqueue) for _ in range(4)]
+        enqueueing = [Quarantine(enqueue) for _ in range(4)]
         try:
             for _ in range(8):
                 with monque:
@@ -141,9 +141,9 @@ class TestBusyLoop:
         self, monque: SyncMonque, blocking_db: Database[dict[str, Any]]
     ) -> None:
         # Each would hang until the loop is free, which it is only after the test.
-        job = Aside(lambda: monque.enqueue("other", 1)).result()
-        Aside(lambda: monque.enqueue_many("other", [2, 3], unique_key=str)).result()
-        Aside(lambda: monque.schedule("@daily", "other", 4)).result()
+        job = Quarantine(lambda: monque.enqueue("other", 1)).result()
+        Quarantine(lambda: monque.enqueue_many("other", [2, 3], unique_key=str)).result()
+        Quarantine(lambda: monque.schedule("@daily", "other", 4)).result()
 
         assert len(stored_jobs(blocking_db, name="other")) == 4
         assert job.status == "pending"
@@ -159,4 +159,4 @@ class TestBusyLoop:
             monque.cancel_job(job.id)
             assert monque.delete_jobs(JobSelector(name="other")) == 1
 
-        Aside(manage).result()
+        Quarantine(manage).result()

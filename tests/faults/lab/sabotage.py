@@ -17,10 +17,10 @@ from monque_core.scheduler.job_source import JobSource
 from monque_core.scheduler.recovery import Recovery
 from monque_core.scheduler.runner import Runner
 from monque_core.scheduler.slots import Slots
-from monque_core.store import queue, restoration, stale_jobs, transitions
+from monque_core.store import index_maintenance, queue, stale_jobs, transitions
 from monque_core.store.indexes import job_indexes
-from monque_core.store.intake import Intake
-from monque_core.store.ledger import Ledger
+from monque_core.store.inserts import Inserts
+from monque_core.store.outcomes import Outcomes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,15 +44,15 @@ def _no_fencing() -> None:
 
 def _lost_settle() -> None:
     """Take some outcomes for written that were not."""
-    settle = Ledger.settle
+    settle = Outcomes.settle
     numbers = itertools.count(1)
 
-    async def sometimes(self: Ledger, settlements: Any, now: Any) -> Any:
+    async def sometimes(self: Outcomes, settlements: Any, now: Any) -> Any:
         if next(numbers) % _EVERY == 0:
             return ["written"] * len(settlements)
         return await settle(self, settlements, now)
 
-    _put(Ledger, "settle", sometimes)
+    _put(Outcomes, "settle", sometimes)
 
 
 def _double_claim() -> None:
@@ -69,27 +69,27 @@ def _double_claim() -> None:
 
 def _lost_enqueue() -> None:
     """Acknowledge some jobs that were not stored."""
-    put = Intake.put
+    put = Inserts.put
     numbers = itertools.count(1)
 
-    async def sometimes(self: Intake, job: Any, session: Any = None) -> Any:
+    async def sometimes(self: Inserts, job: Any, session: Any = None) -> Any:
         return await put(self, job, session) if next(numbers) % _EVERY else job
 
-    _put(Intake, "put", sometimes)
+    _put(Inserts, "put", sometimes)
 
 
 def _stored_twice() -> None:
     """Store some jobs a second time, as a careless retry would."""
-    put = Intake.put
+    put = Inserts.put
     numbers = itertools.count(1)
 
-    async def sometimes(self: Intake, job: Any, session: Any = None) -> Any:
+    async def sometimes(self: Inserts, job: Any, session: Any = None) -> Any:
         stored = await put(self, job, session)
         if next(numbers) % _EVERY == 0 and session is None and job.unique_key is None:
             await put(self, replace(job, id=ObjectId()))
         return stored
 
-    _put(Intake, "put", sometimes)
+    _put(Inserts, "put", sometimes)
 
 
 def _keys_ignored() -> None:
@@ -99,12 +99,12 @@ def _keys_ignored() -> None:
     def without_unique(*, retention: bool) -> Any:
         return [one for one in indexes(retention=retention) if not one.document.get("unique")]
 
-    async def plainly(self: Intake, job: Any, session: Any) -> Any:
+    async def plainly(self: Inserts, job: Any, session: Any) -> Any:
         await self.insert_alike([job], session)
         return job
 
-    _put(restoration, "job_indexes", without_unique)
-    _put(Intake, "insert_unique", plainly)
+    _put(index_maintenance, "job_indexes", without_unique)
+    _put(Inserts, "insert_unique", plainly)
 
 
 def _limits_ignored() -> None:
@@ -156,9 +156,9 @@ def _settled_before_running() -> None:
 
 def _forgotten_at_stop() -> None:
     """Keep what is running when a stop cuts it short, instead of handing it back."""
-    settle = Ledger.settle
+    settle = Outcomes.settle
 
-    async def unless_released(self: Ledger, settlements: Any, now: Any) -> Any:
+    async def unless_released(self: Outcomes, settlements: Any, now: Any) -> Any:
         kept = [one for one in settlements if not isinstance(one.outcome, Released)]
         verdicts = dict(zip(map(id, kept), await settle(self, kept, now), strict=True))
         return [verdicts.get(id(one), "written") for one in settlements]
@@ -166,7 +166,7 @@ def _forgotten_at_stop() -> None:
     async def nothing(self: Dispatcher[Any, Any]) -> None:
         self._backlog.pop_overdue(float("inf"))
 
-    _put(Ledger, "settle", unless_released)
+    _put(Outcomes, "settle", unless_released)
     _put(Dispatcher, "release_unstarted", nothing)
 
 

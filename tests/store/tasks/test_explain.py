@@ -12,9 +12,9 @@ from bson import ObjectId
 from pymongo import AsyncMongoClient, MongoClient
 
 from monque_core.store.tasks.indexes import task_indexes
-from monque_core.store.tasks.ledger import TaskSettlement
+from monque_core.store.tasks.outcomes import TaskSettlement
 from monque_core.store.tasks.queue import TaskCandidate
-from monque_core.tasks.outcome import RELEASED, SUCCEEDED, Failed
+from monque_core.tasks.outcome import RELEASED, SUCCEEDED, Retrying
 from monque_core.tasks.record import TaskRecord
 from tests.support.plans import Plans, assert_sorted_by_the_index, assert_tight
 from tests.support.task_bench import NOW, TaskBench, after
@@ -146,25 +146,25 @@ class TestRunning:
     async def test_renewal(self, bench: TaskBench, plans: Plans) -> None:
         records = await a_batch(bench, 30)
         plans.made.clear()
-        assert await bench.ledger().renew(records, after(1)) == set()
+        assert await bench.outcomes().renew(records, after(1)) == set()
         assert_tight(plans, count=1)
 
     async def test_renewal_of_what_was_partly_lost(self, bench: TaskBench, plans: Plans) -> None:
         records = await a_batch(bench, 30)
         await bench.settle(records[0], SUCCEEDED)
         plans.made.clear()
-        assert len(await bench.ledger().renew(records, after(1))) == 1
+        assert len(await bench.outcomes().renew(records, after(1))) == 1
         assert_tight(plans, count=2)
 
     async def test_settlement(self, bench: TaskBench, plans: Plans) -> None:
         records = await a_batch(bench, 30)
         plans.made.clear()
-        outcomes: list[Outcome] = [SUCCEEDED, Failed("oops", after(9)), RELEASED]
+        outcomes: list[Outcome] = [SUCCEEDED, Retrying("oops", after(9)), RELEASED]
         settlements = [
             TaskSettlement(record, outcomes[n % 3], timedelta(seconds=1))
             for n, record in enumerate(records)
         ]
-        assert "lost" not in await bench.ledger().settle(settlements, after(1))
+        assert "lost" not in await bench.outcomes().settle(settlements, after(1))
         assert_tight(plans, count=31)
 
 

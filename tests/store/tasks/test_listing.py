@@ -12,11 +12,11 @@ from bson import ObjectId
 from pymongo import AsyncMongoClient, MongoClient
 
 from monque_core.errors import InvalidCursorError
-from monque_core.store.handle import Handle
+from monque_core.store.driver import Driver
 from monque_core.store.leases import Leases
 from monque_core.store.tasks.indexes import task_indexes
 from monque_core.store.tasks.listing import TaskListing
-from monque_core.store.tasks.progress import LEADER, Parked, Progress
+from monque_core.store.tasks.planner_state import LEADER, ParkedDocument, PlannerState
 from monque_core.store.tasks.statistics import TaskStatistics
 from monque_core.tasks.record import TaskStatus
 from monque_core.tasks.selector import TaskSelector
@@ -41,10 +41,10 @@ EVERYTHING = TaskSelector()
 class Shop:
     """Records of tasks on some collections, put there as they are."""
 
-    def __init__(self, db: Db, handle: Handle) -> None:
+    def __init__(self, db: Db, handle: Driver) -> None:
         self.db = db
         meta = handle.collection("monque_jobs_meta")
-        self.progress = Progress(meta)
+        self.progress = PlannerState(meta)
         self.leases = Leases(meta)
         self.listing = TaskListing(handle, self.progress)
         self.statistics = TaskStatistics(handle, self.progress, self.leases)
@@ -98,7 +98,7 @@ class Shop:
 @pytest.fixture
 async def shop(db: Db) -> Shop:
     """Give the tasks `invoice` and `remind` on `orders`, and `quote` on `offers`."""
-    shop = Shop(db, Handle(db))
+    shop = Shop(db, Driver(db))
     await shop.declare("invoice")
     await shop.declare("remind")
     await shop.declare("quote", "offers")
@@ -185,7 +185,7 @@ class TestAPage:
     async def test_can_be_had_from_every_kind_of_database(
         self, db: Db, any_db: AnyDatabase
     ) -> None:
-        handle = Handle(any_db)
+        handle = Driver(any_db)
         shop = Shop(db, handle)
         await shop.declare("invoice")
         put = [await shop.put() for _ in range(4)]
@@ -345,7 +345,7 @@ class TestFigures:
         assert invoice.reconciliation is not None
         await shop.progress.mark_reconciled("invoice", invoice.reconciliation.ticket, NOW, 1)
         await shop.progress.set_error("invoice", "bad filter", 1)
-        await shop.progress.park(Parked("invoice", db.name, "orders", None, "null", NOW), 1)
+        await shop.progress.park(ParkedDocument("invoice", db.name, "orders", None, "null", NOW), 1)
         (stats, *_) = (await shop.statistics.read(NOW)).tasks
         assert (stats.reconciled_at, stats.reconciling) == (NOW, False)
         assert (stats.parked, stats.error) == (1, "bad filter")
@@ -366,7 +366,7 @@ class TestFigures:
         assert (await shop.statistics.read(NOW)).stream_lag == timedelta(seconds=60)
 
     async def test_are_none_where_nothing_is_declared(self, db: Db) -> None:
-        assert await Shop(db, Handle(db)).statistics.read(NOW) == ReactiveStats(tasks=[])
+        assert await Shop(db, Driver(db)).statistics.read(NOW) == ReactiveStats(tasks=[])
 
 
 @pytest.fixture(scope="module")
@@ -403,7 +403,7 @@ class TestAmongMany:
             plans = Plans(explaining[crowd], "orders_tasks")
             log.on_sending = plans.explain
             async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
-                shop = Shop(client[crowd], Handle(client[crowd]))
+                shop = Shop(client[crowd], Driver(client[crowd]))
                 for name in ("audit", "index", "invoice", "ship"):
                     await shop.declare(name)
                 yield shop, plans

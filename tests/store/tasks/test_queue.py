@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from bson import Decimal128, ObjectId
 
-from monque_core.store.tasks.queue import Spent, TaskCandidate, UnreadableRecord
+from monque_core.store.tasks.queue import ExhaustedRecord, RejectedRecord, TaskCandidate
 from monque_core.tasks.outcome import SUCCEEDED
 from monque_core.tasks.record import TaskRecord
 from monque_core.tasks.retry import Fixed
@@ -19,7 +19,7 @@ from tests.support.task_bench import NOW, VISIBILITY, TaskBench, after
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from monque_core.store.turned_away import TurnedAway
+    from monque_core.store.rejected import Rejected
 
 TOKEN = ObjectId()
 
@@ -58,7 +58,7 @@ async def put_running(bench: TaskBench, id: Any = 1, **fields: Any) -> ObjectId:
     return await put(bench, id, **running | fields)
 
 
-def candidates(found: Sequence[TaskCandidate | TurnedAway]) -> list[TaskCandidate]:
+def candidates(found: Sequence[TaskCandidate | Rejected]) -> list[TaskCandidate]:
     assert all(isinstance(one, TaskCandidate) for one in found)
     return [one for one in found if isinstance(one, TaskCandidate)]
 
@@ -125,7 +125,7 @@ class TestLook:
         await put_running(bench, 1)
         await put(bench, 2)
         # MongoDB took 20 seconds to answer, and a lock of 60 is renewed every 12.
-        bench.handle.contact.made(time.monotonic() - 20)
+        bench.handle.connectivity.made(time.monotonic() - 20)
         queue = bench.queue()
         assert len(await queue.look(["invoice"], 10, NOW)) == 1
         assert len(await queue.look_at_each({"invoice": 10}, NOW)) == 1
@@ -243,7 +243,7 @@ class TestTakeover:
         bench.define(retry=retry)
         before = await put_running(bench, **fields)
         spent = await bench.queue().claim_first("invoice", TOKEN, NOW)
-        assert isinstance(spent, Spent)
+        assert isinstance(spent, ExhaustedRecord)
         assert spent.id == spent.record.id == before
         assert "died or stalled" in str(spent.error)
         stored = await bench.record()
@@ -296,7 +296,7 @@ class TestTakeover:
             )
         found = candidates(await bench.queue().look(["a", "b", "c"], 10, NOW))
         claimed = await bench.queue().claim_batch(found, TOKEN, NOW)
-        assert [one.record.task for one in claimed if isinstance(one, Spent)] == ["a"]
+        assert [one.record.task for one in claimed if isinstance(one, ExhaustedRecord)] == ["a"]
         assert len([one for one in claimed if isinstance(one, TaskRecord)]) == 5
         kept = {task: (await bench.record(1, task)).get("executionHistory") for task in "abc"}
         assert kept["b"] is None
@@ -312,7 +312,7 @@ class TestTakeover:
             if not isinstance(found, TaskRecord):
                 break
             at += VISIBILITY
-        assert isinstance(found, Spent)
+        assert isinstance(found, ExhaustedRecord)
         assert found.record.attempts == 3
         assert len(found.record.history) == 3
 
@@ -323,7 +323,7 @@ class TestTakeover:
         assert (await bench.claim(now=awake, instance_id="other")).attempts == 2
         taken = await bench.record()
         assert await bench.settle(stalled, SUCCEEDED, awake) == "lost"
-        lost = await bench.ledger().renew([stalled], awake)
+        lost = await bench.outcomes().renew([stalled], awake)
         assert lost == {(stalled.id, stalled.claim_token)}
         assert await bench.record() == taken
 
@@ -358,9 +358,9 @@ class TestGarbage:
         sound = await put(bench, 2, nextRunAt=after(-1))
         found = candidates(await bench.queue().look(["invoice"], 9, NOW))
         claimed = await bench.queue().claim_batch(found, TOKEN, NOW)
-        turned_away = [one for one in claimed if isinstance(one, UnreadableRecord)]
-        assert [one.id for one in turned_away] == [record_id]
-        assert "cannot be read" in str(turned_away[0].error)
+        rejected = [one for one in claimed if isinstance(one, RejectedRecord)]
+        assert [one.id for one in rejected] == [record_id]
+        assert "cannot be read" in str(rejected[0].error)
         assert sound in [one.id for one in claimed]
         stored = await bench.records.find_one({"_id": record_id})
         assert stored is not None
@@ -372,13 +372,13 @@ class TestGarbage:
     async def test_is_set_aside_when_a_task_is_several(self, bench: TaskBench) -> None:
         record_id = await put(bench, task=["invoice", "ship"])
         (found,) = await bench.queue().look(["invoice"], 9, NOW)
-        assert isinstance(found, UnreadableRecord)
+        assert isinstance(found, RejectedRecord)
         assert found.id == record_id
         assert await bench.queue().look(["invoice"], 9, NOW) == []
 
     async def test_is_set_aside_when_its_own_id_is_odd(self, bench: TaskBench) -> None:
         await put(bench, _id="odd")
-        assert isinstance(await bench.queue().claim_first("invoice", TOKEN, NOW), UnreadableRecord)
+        assert isinstance(await bench.queue().claim_first("invoice", TOKEN, NOW), RejectedRecord)
 
     @pytest.mark.parametrize("kind", MENDED)
     async def test_that_does_not_matter_is_overlooked(self, bench: TaskBench, kind: str) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from monque_core.jobs.job import AnyJob
     from monque_core.jobs.selector import JobSelector
     from monque_core.options import Options
-    from monque_core.store.handle import Document
+    from monque_core.store.driver import Document
     from monque_core.store.store import Store
 
 _RETRY_GAP = timedelta(milliseconds=10)

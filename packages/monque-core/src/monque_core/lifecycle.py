@@ -12,7 +12,7 @@ from monque_core.display import escape
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from monque_core.reactive.registry import Registry
+    from monque_core.reactive.task_registry import TaskRegistry
     from monque_core.scheduler.workers import Worker, Workers
     from monque_core.store.store import Store
 
@@ -28,7 +28,7 @@ class Lifecycle:
     """The log of one instance, at INFO; credentials are never part of it."""
 
     def __init__(
-        self, instance_id: str, store: Store, workers: Workers, reactive: Registry
+        self, instance_id: str, store: Store, workers: Workers, reactive: TaskRegistry
     ) -> None:
         self._instance_id = instance_id
         self._store = store
@@ -64,7 +64,7 @@ class Lifecycle:
 
     def _remind(self, waited: float, gap: float) -> None:
         self._remind_in(_LATER, waited)
-        if self._store.contact.age < gap:
+        if self._store.connectivity.age < gap:
             _info(
                 f"still starting after {waited:g} s: MongoDB answers, but its indexes are being "
                 f"created, or the instance id {self._instance_id} is not free yet"

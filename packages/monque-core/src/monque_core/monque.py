@@ -23,10 +23,10 @@ from monque_core.jobs.rules import (
 from monque_core.lifecycle import Lifecycle
 from monque_core.options import MonqueOptions, Options
 from monque_core.producer import Producer
-from monque_core.reactions import Reactions
 from monque_core.reactive.event_publisher import TaskEventPublisher
-from monque_core.reactive.reactor import Reactor
-from monque_core.reactive.registry import Registry
+from monque_core.reactive.runtime import ReactiveRuntime
+from monque_core.reactive.task_registry import TaskRegistry
+from monque_core.reactive_admin import ReactiveAdmin
 from monque_core.scheduler.engine import Engine
 from monque_core.scheduler.event_publisher import EventPublisher
 from monque_core.scheduler.job_source import retry_policy
@@ -56,7 +56,7 @@ _SHORTEST_HEALTHY_SILENCE = 5.0
 _LAST_LISTENERS_SECONDS = 5.0
 
 
-class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
+class Monque(Producer, Inspector, Controller, ReactiveAdmin, IsolatingEmitter):
     """A job scheduler on one MongoDB collection.
 
     `db` is a PyMongo `AsyncDatabase`, a blocking PyMongo `Database` or a Motor database; the
@@ -66,11 +66,11 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
     def __init__(self, db: object, **options: Unpack[MonqueOptions]) -> None:
         super().__init__()
         self._workers = Workers()
-        self._reactive = Registry()
+        self._reactive = TaskRegistry()
         self._middleware: list[Middleware] = []
         self._settle(db, options)
         self._engine: Engine | None = None
-        self._reactor: Reactor | None = None
+        self._runtime: ReactiveRuntime | None = None
         self._is_initialized = False
         self._initializing = asyncio.Lock()
         self._changing_state = asyncio.Lock()
@@ -82,7 +82,7 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
         self._options = Options.parse(options)
         self._store = Store(db, self._options)
         self._limits = Limits(self._store.codec, self._options.max_payload_size)
-        self._publisher = EventPublisher(self, self._store.contact)
+        self._publisher = EventPublisher(self, self._store.connectivity)
         self._lifecycle = Lifecycle(
             self.scheduler_instance_id, self._store, self._workers, self._reactive
         )
@@ -102,15 +102,15 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
     @property
     def is_healthy(self) -> bool:
         """Tell whether this instance runs and MongoDB has answered lately."""
-        contact = self._store.contact
+        connectivity = self._store.connectivity
         silence = 2 * self._options.heartbeat_interval.total_seconds()
-        is_recent = contact.age <= max(silence, _SHORTEST_HEALTHY_SILENCE)
-        return self.is_running and not contact.is_lost and is_recent
+        is_recent = connectivity.age <= max(silence, _SHORTEST_HEALTHY_SILENCE)
+        return self.is_running and not connectivity.is_lost and is_recent
 
     @property
     def is_connected(self) -> bool:
         """Whether MongoDB answered the last call or `ping`; this asks nothing by itself."""
-        return self._store.contact.is_made
+        return self._store.connectivity.is_made
 
     async def initialize(self) -> None:
         """Create the indexes, recover stale jobs and make sure that the instance id is free.
@@ -176,7 +176,7 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
     async def run_until_idle(self, timeout: Duration | None = None) -> None:  # noqa: ASYNC109  # part of the contract
         """Return when nothing that has a worker here is due or running.
 
-        Retries and jobs in the future stay. Changes that reactive tasks are for are planned
+        Retries and jobs in the future stay. JobStreams that reactive tasks are for are planned
         before, if this instance leads. Starts the instance for as long as that takes if it
         is not running. Raises `TimeoutError` after so many seconds.
         """
@@ -187,8 +187,8 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
             engine, is_new = await self._start()
         try:
             async with asyncio.timeout_at(deadline):
-                if self._reactor is not None:
-                    await self._reactor.catch_up()
+                if self._runtime is not None:
+                    await self._runtime.catch_up()
                 await engine.wait_until_idle()
         finally:
             if is_new:
@@ -308,8 +308,8 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
         def register(function: H) -> H:
             worker = _worker(definition.name, function, slots, limit)
             self._reactive.add(definition, worker)
-            if self._reactor is not None:
-                self._reactor.serve()
+            if self._runtime is not None:
+                self._runtime.serve()
             return function
 
         return register if handler is None else register(handler)
@@ -343,7 +343,7 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
                     self._middleware,
                     self._publisher,
                 )
-                reactor = Reactor(
+                reactor = ReactiveRuntime(
                     self._store,
                     self._options,
                     self._reactive,
@@ -352,7 +352,7 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
                 )
                 reactor.serve()
                 await engine.start()
-            self._engine, self._reactor = engine, reactor
+            self._engine, self._runtime = engine, reactor
             if logs:
                 self._lifecycle.started()
             return engine, True
@@ -371,7 +371,7 @@ class Monque(Producer, Inspector, Controller, Reactions, IsolatingEmitter):
                     try:
                         cut_short = await engine.stop(seconds)
                     finally:
-                        self._engine = self._reactor = None
+                        self._engine = self._runtime = None
                     self._lifecycle.stopped(cut_short)
                 await self._end_listeners()
                 await self._store.dismiss_threads()

@@ -6,8 +6,6 @@ import logging
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
-from pymongo.errors import PyMongoError
-
 from monque_core.clock import ServerClock
 from monque_core.durations import check_limit
 from monque_core.errors import MonqueConnectionError
@@ -15,7 +13,7 @@ from monque_core.jobs.draft import Limits, alike, draft_job, draft_schedule
 from monque_core.jobs.rules import check_name, check_unique_key
 from monque_core.log import log
 from monque_core.scheduler.lease import adjust
-from monque_core.store.handle import native_session
+from monque_core.store.driver import native_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -85,8 +83,8 @@ class Producer(ABC):
         transaction = native_session(session)
         job = await self._ready(draft)
         if transaction is not None:
-            return await self._store.intake.put(job, transaction)
-        job = await self._store.arrivals.store(job)
+            return await self._store.inserts.put(job, transaction)
+        job = await self._store.insert_batcher.store(job)
         if not job.deduplicated:
             self._notice([job])
         return job
@@ -131,9 +129,9 @@ class Producer(ABC):
 
         jobs = await self._ready(draft)
         if unique_key is None:
-            await self._store.intake.insert_alike(jobs, transaction)
+            await self._store.inserts.insert_alike(jobs, transaction)
         else:
-            jobs = await self._store.intake.insert_many_unique(jobs, transaction)
+            jobs = await self._store.inserts.insert_many_unique(jobs, transaction)
         if transaction is None:
             self._notice([job for job in jobs if not job.deduplicated])
         return jobs
@@ -204,7 +202,7 @@ class Producer(ABC):
         seconds = check_limit(timeout).total_seconds()
         try:
             await self._store.ping(seconds)
-        except (MonqueConnectionError, PyMongoError) as error:
+        except MonqueConnectionError as error:
             log(logging.WARNING, f"MongoDB did not answer a ping within {seconds:g} s: {error}")
             return False
         return True
@@ -222,7 +220,7 @@ class Producer(ABC):
 
     def _must_read_clock(self) -> bool:
         clock = self._options.clock
-        if not isinstance(clock, ServerClock) or self._store.contact.is_lost:
+        if not isinstance(clock, ServerClock) or self._store.connectivity.is_lost:
             return False
         # Of a clock that is only old, one caller's reading is enough for all.
         return clock.has_jumped or (clock.is_old and not self._is_reading_clock)

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from dependency_injector import providers
 
-from monque_di.hints import read_annotation
+from monque_di.annotations import read_annotation
 from monque_di.inspection import VARIADIC, Inspection, labelled
-from monque_di.markers import marker_of, resolve_marker
+from monque_di.provide_markers import marker_of, resolve_marker
 from monque_di.resource import needs_monque
-from monque_di.tenant import is_pending, shielded
+from monque_di.task_context import is_pending, shielded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from monque_di.catalogue import AnyProvider, Catalogue, Offer
+    from monque_di.provider_index import AnyProvider, Provided, ProviderIndex
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ async def _settled(value: Any) -> Any:
 class Planner:
     """Plans the building of classes from a catalogue, and notes what cannot be built."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
+    def __init__(self, catalogue: ProviderIndex) -> None:
         self._catalogue = catalogue
         self._inspection = Inspection()
 
@@ -159,5 +159,5 @@ def _constructor(target: Any) -> object:
     return target.__init__
 
 
-def _listed(offers: list[Offer]) -> str:
+def _listed(offers: list[Provided]) -> str:
     return ", ".join(sorted(str(offer) for offer in offers))

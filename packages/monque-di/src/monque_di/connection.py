@@ -14,7 +14,7 @@ from pymongo.database import Database
 from pymongo.errors import ConfigurationError, PyMongoError
 
 from monque_core import MonqueConnectionError
-from monque_di.tenant import is_pending
+from monque_di.task_context import is_pending
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -12,8 +12,8 @@ from monque_di.resource import (
     MonqueResource,
     PackageSource,
 )
-from monque_di.running import run_monque
-from monque_di.service import MonqueService, Seat
+from monque_di.runtime import run_monque
+from monque_di.service import InstanceSlot, MonqueService
 
 
 class MonqueContainer(containers.DeclarativeContainer):
@@ -30,8 +30,8 @@ class MonqueContainer(containers.DeclarativeContainer):
     packages: providers.Provider[Any] = PackageSource(())
 
     __self__ = providers.Self()
-    seat = providers.Singleton(Seat, __self__)
-    occupant = providers.Callable(Seat.get_monque, seat)
+    seat = providers.Singleton(InstanceSlot, __self__)
+    occupant = providers.Callable(InstanceSlot.get_monque, seat)
     service = providers.Singleton(MonqueService, seat)
     monque = MonqueResource(run_monque)
 

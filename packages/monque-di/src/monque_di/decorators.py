@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, overload
 
 from monque_di.enqueueing import add_members
-from monque_di.marks import ClassMarks, ControllerMark, CronMark, JobMark, Lifetime
+from monque_di.metadata import ClassMarks, ControllerMark, CronMark, JobMark, Lifetime
 from monque_di.methods import JobMethod
 
 if TYPE_CHECKING:

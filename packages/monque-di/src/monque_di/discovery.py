@@ -7,7 +7,7 @@ import inspect
 import pkgutil
 from typing import TYPE_CHECKING, Any
 
-from monque_di.marks import ClassMarks
+from monque_di.metadata import ClassMarks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

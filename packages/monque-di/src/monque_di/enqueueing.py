@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypedDict, TypeVar
 
-from monque_di.marks import ClassMarks, name_in
+from monque_di.metadata import ClassMarks, name_in
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta

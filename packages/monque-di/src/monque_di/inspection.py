@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from dependency_injector import providers
 
-from monque_di.catalogue import CALLING, provided_form
-from monque_di.hints import read_annotation, shown
+from monque_di.annotations import read_annotation, shown
+from monque_di.provider_index import CALLING, provided_form
 from monque_di.resource import MonqueResource
 from monque_di.scope import RunScoped, current_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from monque_di.catalogue import AnyProvider
+    from monque_di.provider_index import AnyProvider
 
 _ABSTRACT = (
     providers.AbstractCallable,

@@ -10,14 +10,14 @@ from dependency_injector import providers
 
 from monque_core import MonqueError
 from monque_core.signals import on_signals
-from monque_di.catalogue import outwards
+from monque_di.provider_index import outwards
 from monque_di.resource import MonqueResource
-from monque_di.tenant import is_pending, unhindered
+from monque_di.task_context import is_pending, unhindered
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from monque_di.catalogue import AnyContainer
+    from monque_di.provider_index import AnyContainer
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from monque_di.enqueueing import send
-from monque_di.marks import ClassMarks, CronMark, JobMark, name_in
+from monque_di.metadata import ClassMarks, CronMark, JobMark, name_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,9 +10,9 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from monque_core import MonqueError, next_cron_run
-from monque_di.markers import marker_of
-from monque_di.marks import ClassMarks, ControllerMark, CronMark, JobMark
+from monque_di.metadata import ClassMarks, ControllerMark, CronMark, JobMark
 from monque_di.methods import JobMethod
+from monque_di.provide_markers import marker_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from dependency_injector import containers, providers
 
 from monque_core import MonqueConnectionError, MonqueError
-from monque_di.catalogue import AnyProvider
+from monque_di.provider_index import AnyProvider
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from monque_di.catalogue import AnyContainer
+    from monque_di.provider_index import AnyContainer
 
 
 class ConnectionSource(providers.Dependency[Any]):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dependency_injector import providers
 
 from monque_core import Job, MonqueError
-from monque_di.tenant import Tenant, enter_at_once, is_pending, leave_at_once
+from monque_di.task_context import TaskContext, enter_at_once, is_pending, leave_at_once
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -50,7 +50,7 @@ class Scope:
         self.job = job
         self.handler: Callable[[Job[Any]], Any] | None = None
         self._shared: dict[RunScoped[Any], Callable[[], Any]] = {}
-        self._opening: list[Tenant[Any]] = []
+        self._opening: list[TaskContext[Any]] = []
         self._closers: list[Callable[[BaseException | None], Awaitable[None]]] = []
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -124,7 +124,7 @@ class Scope:
             if isinstance(made, Coroutine):
                 made.close()
             raise _needs_the_loop(provider)
-        tenant = Tenant[Any](made, self._has_opened)
+        tenant = TaskContext[Any](made, self._has_opened)
         self._opening.append(tenant)
 
         def value() -> Awaitable[Any]:
@@ -134,7 +134,7 @@ class Scope:
 
         return value
 
-    def _has_opened(self, tenant: Tenant[Any]) -> None:
+    def _has_opened(self, tenant: TaskContext[Any]) -> None:
         """Take note of what is open: it is closed before what was open already by then."""
         if tenant in self._opening:
             self._opening.remove(tenant)

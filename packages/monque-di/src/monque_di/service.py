@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
 
-    from monque_di.catalogue import AnyContainer
+    from monque_di.provider_index import AnyContainer
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -22,7 +22,7 @@ _NOT_STARTED = (
 )
 
 
-class Seat:
+class InstanceSlot:
     """The place of the one `Monque` that a container runs, taken or free."""
 
     def __init__(self, container: AnyContainer) -> None:
@@ -85,7 +85,7 @@ def _forwarded(
 class MonqueService:
     """The queue, for the constructors of an application: it may be injected before the start."""
 
-    def __init__(self, seat: Seat) -> None:
+    def __init__(self, seat: InstanceSlot) -> None:
         self._seat = seat
 
     @property

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 from dependency_injector import containers, providers
 
 from monque_core import Monque, MonqueError
-from monque_di.catalogue import outermost
 from monque_di.lifespan import lifespan, queues_in
+from monque_di.provider_index import outermost
 from monque_di.service import MonqueService, container_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from contextlib import AbstractAsyncContextManager
 
-    from monque_di.catalogue import AnyContainer
-    from monque_di.service import Seat
+    from monque_di.provider_index import AnyContainer
+    from monque_di.service import InstanceSlot
 
 
 def worker_target(found: object) -> AbstractAsyncContextManager[Monque] | None:
@@ -39,7 +39,7 @@ async def _running(container: Any) -> AsyncIterator[Monque]:
     Of a container with several, the first that runs jobs is given; all of them run.
     """
     application: AnyContainer = outermost(container)
-    seats: list[Seat] = [queue.container.seat() for queue in queues_in(container)]
+    seats: list[InstanceSlot] = [queue.container.seat() for queue in queues_in(container)]
     async with lifespan(application):
         working = [seat for seat in seats if seat.runs_jobs]
         if not working:

@@ -10,12 +10,12 @@ from monque_di.discovery import Discovery
 from monque_di.errors import WiringError
 from monque_di.methods import ControllerJob
 from monque_di.registry import Registry
-from monque_di.tenant import unhindered
+from monque_di.task_context import unhindered
 from monque_di.workers import Workers, handle
 
 if TYPE_CHECKING:
     from monque_core import Job
-    from monque_di.catalogue import AnyContainer
+    from monque_di.provider_index import AnyContainer
 
 
 async def run_job(

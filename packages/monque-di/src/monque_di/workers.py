@@ -11,8 +11,8 @@ from dependency_injector import providers
 
 from monque_core import Job, MonqueError
 from monque_di.building import Planner
-from monque_di.catalogue import Catalogue
 from monque_di.errors import WiringError
+from monque_di.provider_index import ProviderIndex
 from monque_di.scope import Scope, current_scope
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from monque_core import Monque
     from monque_di.building import Plan
-    from monque_di.catalogue import AnyContainer
+    from monque_di.provider_index import AnyContainer
     from monque_di.registry import DeclaredJob
 
 
@@ -31,7 +31,7 @@ class Workers:
     """Builds a handler for each run, within a scope of the run's own."""
 
     def __init__(self, container: AnyContainer, jobs: Iterable[DeclaredJob]) -> None:
-        catalogue = Catalogue(container)
+        catalogue = ProviderIndex(container)
         planner = Planner(catalogue)
         self._jobs = {job.name: job for job in jobs}
         self._classes: dict[type, Plan] = {}

@@ -14,10 +14,10 @@ from pymongo.errors import ConfigurationError
 from monque_core.clock import ServerClock
 from monque_core.display import brief_repr
 from monque_core.monque import Monque
-from monque_core.store.handle import Handle
+from monque_core.store.driver import Driver
 from monque_core.store.leases import Leases
 from monque_core.store.selection import selected
-from monque_core.store.tasks.progress import LEADER
+from monque_core.store.tasks.planner_state import LEADER
 from monque_core.texts import has_surrogates
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ async def connected(
 
 async def leader_of(db: AsyncDatabase[dict[str, Any]], collection: str) -> str | None:
     """Return the instance that plans reactive tasks at the moment, None if none does."""
-    lease = await Leases(Handle(db).collection(f"{collection}_meta")).read(LEADER)
+    lease = await Leases(Driver(db).collection(f"{collection}_meta")).read(LEADER)
     return None if lease is None or lease.is_expired else lease.holder
 
 

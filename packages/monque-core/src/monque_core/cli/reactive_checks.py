@@ -19,10 +19,10 @@ from monque_core.cli.connection import leader_of
 from monque_core.cli.findings import OK, PROBLEM, WARNING, Finding, check
 from monque_core.cli.schedules import UNCLAIMED_AFTER
 from monque_core.cli.times import brief, shown
-from monque_core.store.handle import Handle
+from monque_core.store.driver import Driver
 from monque_core.store.tasks.documents import records_name
 from monque_core.store.tasks.indexes import task_indexes
-from monque_core.store.tasks.progress import Progress
+from monque_core.store.tasks.planner_state import PlannerState
 from monque_core.store.tasks.transitions import DIED, due
 from monque_core.tasks.record import TaskStatus
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from monque_core.cli.findings import Check, Database
-    from monque_core.store.tasks.progress import DeclaredTask
+    from monque_core.store.tasks.planner_state import DeclaredTask
 
 _LONG_RECONCILIATION = timedelta(hours=1)
 _LONGEST_REASON = 200
 _START = "start a worker of the application that has the tasks"
 
 
-def _progress(db: Database, collection: str) -> Progress:
-    return Progress(Handle(db).collection(f"{collection}_meta"))
+def _progress(db: Database, collection: str) -> PlannerState:
+    return PlannerState(Driver(db).collection(f"{collection}_meta"))
 
 
 async def _planned(db: Database, collection: str) -> list[DeclaredTask]:

@@ -17,7 +17,7 @@ _VENV_MARK = "pyvenv.cfg"
 Stamp: TypeAlias = tuple[int, int]
 
 
-class Sources:
+class SourceFiles:
     """The Python files below some directories, looked at again and again.
 
     That works on every kind of file system, mounted ones included, and is cheap enough for the

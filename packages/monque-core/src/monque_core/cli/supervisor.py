@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from monque_core.cli.exit_codes import USAGE
-from monque_core.cli.reload import Sources
+from monque_core.cli.reload import SourceFiles
 from monque_core.cli.stopping import SIGNALS, SUPERVISOR_PIPE
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ logger = logging.getLogger("monque.supervisor")
 
 async def supervise(command: Sequence[str], processes: int, reload_dirs: Sequence[Path]) -> int:
     """Keep so many processes of a command running until a signal comes; give the exit code."""
-    return await Supervisor(command, processes, Sources(reload_dirs) if reload_dirs else None).run()
+    return await Supervisor(
+        command, processes, SourceFiles(reload_dirs) if reload_dirs else None
+    ).run()
 
 
 class Child:
@@ -90,7 +92,7 @@ class Child:
 class Supervisor:
     """Keeps processes running, drains them when asked, starts them anew when sources change."""
 
-    def __init__(self, command: Sequence[str], processes: int, sources: Sources | None) -> None:
+    def __init__(self, command: Sequence[str], processes: int, sources: SourceFiles | None) -> None:
         self._command = command
         self._processes = processes
         self._sources = sources

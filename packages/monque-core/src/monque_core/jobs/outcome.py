@@ -139,7 +139,7 @@ def failure_reason(error: BaseException) -> str:
     return _cut(text.encode("utf-8", "replace").decode("utf-8"), LONGEST_REASON)
 
 
-def abridged(outcome: Outcome) -> Outcome | None:
+def truncated(outcome: Outcome) -> Outcome | None:
     """Give an outcome whose reason takes less room, at last none; None if there is no less."""
     match outcome:
         case Retrying(reason=str() as reason) | Failed(reason=str() as reason):

@@ -3,7 +3,7 @@
 A change goes one way: follower → batch → planner → records → lane of the engine → handler.
 """
 
-from monque_core.reactive.run import ReactiveTask, SyncReactiveTask
+from monque_core.reactive.reactive_task import ReactiveTask, SyncReactiveTask
 from monque_core.tasks.cleanup import Cleanup
 from monque_core.tasks.record import Execution, RunSummary, TaskRecord, TaskStatus
 from monque_core.tasks.retry import Cron, Exponential, Fixed, Linear, Retry, Series

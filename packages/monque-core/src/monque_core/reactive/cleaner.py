@@ -11,8 +11,8 @@ from monque_core.errors import LeadershipLostError
 if TYPE_CHECKING:
     from monque_core.clock import Clock
     from monque_core.options import ReactiveOptions
-    from monque_core.reactive.agenda import Agenda
     from monque_core.reactive.event_publisher import TaskEventPublisher
+    from monque_core.reactive.task_set import TaskSet
     from monque_core.store.tasks.store import TaskStore
     from monque_core.tasks.definition import Declaration
 
@@ -25,13 +25,13 @@ class Cleaner:
     def __init__(
         self,
         store: TaskStore,
-        agenda: Agenda,
+        agenda: TaskSet,
         clock: Clock,
         options: ReactiveOptions,
         publisher: TaskEventPublisher,
     ) -> None:
         self._store = store
-        self._agenda = agenda
+        self._task_set = agenda
         self._clock = clock
         self._interval = to_timedelta(options.cleanup_interval).total_seconds()
         self._publisher = publisher
@@ -53,7 +53,7 @@ class Cleaner:
         loop = asyncio.get_running_loop()
         while True:
             self._next_at = loop.time() + self._interval
-            for declaration in self._agenda:
+            for declaration in self._task_set:
                 await self._clean(declaration)
             while loop.time() < self._next_at:
                 self._signal.clear()

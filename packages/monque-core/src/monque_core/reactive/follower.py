@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 from monque_core.durations import to_timedelta
 from monque_core.errors import LeadershipLostError
-from monque_core.reactive.gathering import Gathering
+from monque_core.reactive.change_buffer import ChangeBuffer
 from monque_core.scheduler.loop import end, finish
-from monque_core.store.streams import ChangeStreamUnavailableError
-from monque_core.store.tasks.sources import HistoryLostError
+from monque_core.store.change_stream import ChangeStreamUnavailableError
+from monque_core.store.tasks.source_collections import HistoryLostError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from monque_core.clock import Clock
     from monque_core.options import ReactiveOptions
-    from monque_core.reactive.agenda import Agenda
     from monque_core.reactive.event_publisher import TaskEventPublisher
     from monque_core.reactive.leader import Leadership
     from monque_core.reactive.planner import Planner
     from monque_core.reactive.reconciler import Reconciler
-    from monque_core.store.tasks.sources import SourceStream
+    from monque_core.reactive.task_set import TaskSet
+    from monque_core.store.tasks.source_collections import SourceStream
     from monque_core.store.tasks.store import TaskStore
 
 _FIRST_PAUSE = 0.1
@@ -41,7 +41,7 @@ class Follower:
         self,
         database: str,
         store: TaskStore,
-        agenda: Agenda,
+        agenda: TaskSet,
         planner: Planner,
         reconciler: Reconciler,
         leadership: Leadership,
@@ -51,7 +51,7 @@ class Follower:
     ) -> None:
         self._database = database
         self._store = store
-        self._agenda = agenda
+        self._task_set = agenda
         self._planner = planner
         self._reconciler = reconciler
         self._leadership = leadership
@@ -107,13 +107,13 @@ class Follower:
 
     async def _follow(self) -> None:
         """Follow one stream until the watched collections change, or it ends."""
-        self.collections = collections = self._agenda.places.get(self._database, set())
+        self.collections = collections = self._task_set.places.get(self._database, set())
         # Who asks later may have written what the end of this stream does not include.
         self._nearly_caught_up = list(self._catching_up)
         stream = await self._open(collections)
         try:
             # From here on nothing is missed, so that scans may begin.
-            self._agenda.followed(self._database, collections)
+            self._task_set.followed(self._database, collections)
             self._reconciler.poke()
             if self._catching_up == self._nearly_caught_up:
                 await self._read_and_flush(stream)
@@ -150,7 +150,7 @@ class Follower:
         return stream
 
     async def _read_and_flush(self, stream: SourceStream) -> None:
-        gathering = Gathering(self._flush_size, self._store.planning.key)
+        gathering = ChangeBuffer(self._flush_size, self._store.planning.key)
         self._reading = reading = asyncio.create_task(
             self._read(stream, gathering), name="monque-follow"
         )
@@ -170,7 +170,7 @@ class Follower:
             if not task.cancelled():
                 task.result()
 
-    async def _read(self, stream: SourceStream, gathering: Gathering) -> None:
+    async def _read(self, stream: SourceStream, gathering: ChangeBuffer) -> None:
         while True:
             try:
                 change = await stream.next()
@@ -180,7 +180,7 @@ class Follower:
                 return
             await gathering.put(change, stream.token)
 
-    async def _flush(self, gathering: Gathering) -> None:
+    async def _flush(self, gathering: ChangeBuffer) -> None:
         saved: Mapping[str, Any] | None = None
         while True:
             gap = _HURRIED_AWAIT if self._nearly_caught_up else _SAVE_GAP
@@ -190,7 +190,7 @@ class Follower:
             batch, token = gathering.take()
             if batch:
                 await self._planner.flush(self._database, batch)
-                if batch.replaced or self._agenda.broken:
+                if batch.replaced or self._task_set.broken:
                     self._reconciler.poke()
             if token is not None and token != saved:
                 await self._save(token)
@@ -210,7 +210,7 @@ class Follower:
 
     def _linger(self) -> float:
         """Tell for how many seconds changes may gather: less than they are debounced anyway."""
-        debounce = self._agenda.shortest_debounce(self._database)
+        debounce = self._task_set.shortest_debounce(self._database)
         if debounce is None:
             return self._longest_linger
         # Without debounce not at all: what comes while a flush is under way gathers anyway.
@@ -225,7 +225,7 @@ class Follower:
         self, reason: str = "it is not known what happened before", but: Collection[str] = ()
     ) -> None:
         """Ask for a reconciliation of every task here."""
-        for declaration in self._agenda.in_database(self._database):
+        for declaration in self._task_set.in_database(self._database):
             if declaration.name not in but:
                 now = self._clock.now()
                 await self._store.progress.ask_reconcile(declaration.name, reason, now)
@@ -244,8 +244,8 @@ class Follower:
     async def _do_without(self) -> None:
         """Examine everything again and again: this server tells of no changes."""
         while True:
-            collections = self._agenda.places.get(self._database, set())
-            self._agenda.followed(self._database, collections)
+            collections = self._task_set.places.get(self._database, set())
+            self._task_set.followed(self._database, collections)
             self._is_asked_anew.clear()
             self._nearly_caught_up = list(self._catching_up)
             # A scan that is under way is not begun again: a long one would never end.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from monque_core.durations import to_timedelta
 from monque_core.errors import LeadershipLostError
 from monque_core.scheduler.loop import Loop, end, finish, wait_until
-from monque_core.store.tasks.progress import LEADER
+from monque_core.store.tasks.planner_state import LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -66,7 +66,7 @@ class Leadership:
         return self._sure_until - asyncio.get_running_loop().time()
 
 
-class Planning(Protocol):
+class LeaderWork(Protocol):
     """What a leader does while it leads."""
 
     def lead(self, leadership: Leadership) -> Awaitable[None]:
@@ -81,7 +81,7 @@ class Leader(Loop):
         self,
         leases: Leases,
         options: Options,
-        planning: Planning,
+        planning: LeaderWork,
         publisher: TaskEventPublisher,
     ) -> None:
         super().__init__(publisher.errored)

@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from monque_core.errors import MonqueConnectionError, UnplannableError
-from monque_core.store.tasks.planning import TaskBrokenError
-from monque_core.store.tasks.progress import Parked
+from monque_core.store.tasks.plan_writer import TaskBrokenError
+from monque_core.store.tasks.planner_state import ParkedDocument
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from bson import Timestamp
 
     from monque_core.clock import Clock
-    from monque_core.reactive.agenda import Agenda
-    from monque_core.reactive.batch import Batch
+    from monque_core.reactive.change_batch import ChangeBatch
     from monque_core.reactive.cleaner import Cleaner
     from monque_core.reactive.event_publisher import TaskEventPublisher
     from monque_core.reactive.leader import Leadership
-    from monque_core.store.tasks.changes import Changes
+    from monque_core.reactive.task_set import TaskSet
+    from monque_core.store.tasks.plan_updates import JobStreams
     from monque_core.store.tasks.store import TaskStore
     from monque_core.tasks.definition import Declaration
 
@@ -36,7 +36,7 @@ class Planner:
     def __init__(
         self,
         store: TaskStore,
-        agenda: Agenda,
+        agenda: TaskSet,
         leadership: Leadership,
         clock: Clock,
         planned: Callable[[str, datetime, int], None],
@@ -44,7 +44,7 @@ class Planner:
         publisher: TaskEventPublisher,
     ) -> None:
         self._store = store
-        self._agenda = agenda
+        self._task_set = agenda
         self._leadership = leadership
         self._clock = clock
         self._planned = planned
@@ -52,32 +52,32 @@ class Planner:
         self._publisher = publisher
         self._flushing = asyncio.Lock()
 
-    async def flush(self, database: str, batch: Batch) -> None:
+    async def flush(self, database: str, batch: ChangeBatch) -> None:
         """Plan what changed; when this returns, none of it is needed any more."""
         for collection, at in batch.replaced.items():
-            for declaration in self._agenda.of(database, collection):
+            for declaration in self._task_set.of(database, collection):
                 try:
                     await self._insist(partial(self._begin_anew, declaration, at))
                 except TaskBrokenError as error:
-                    await self._set_aside(declaration, error)
+                    await self._set_quarantine(declaration, error)
         for collection in batch.collections:
             changes = batch.changes(collection)
-            for declaration in self._agenda.of(database, collection):
+            for declaration in self._task_set.of(database, collection):
                 try:
                     await self.examine(declaration, changes)
                 except TaskBrokenError as error:
-                    await self._set_aside(declaration, error)
+                    await self._set_quarantine(declaration, error)
 
-    async def examine(self, declaration: Declaration, changes: Changes) -> None:
+    async def examine(self, declaration: Declaration, changes: JobStreams) -> None:
         """Plan one task for these documents; raise `TaskBrokenError` if it cannot be planned."""
         if changes.ids:
             await self._insist(partial(self._plan, declaration, changes))
 
-    async def _plan(self, declaration: Declaration, changes: Changes) -> None:
+    async def _plan(self, declaration: Declaration, changes: JobStreams) -> None:
         async with self._flushing:
             now, term = self._clock.now(), self._leadership.term
             planned = await self._store.planning.plan(declaration, changes, now, term)
-            if planned.parked or declaration.name in self._agenda.parked:
+            if planned.parked or declaration.name in self._task_set.parked:
                 await self._store.progress.unpark(declaration, changes.ids)
             for source_id, error in planned.parked:
                 await self._park(declaration, source_id, error, now)
@@ -90,9 +90,9 @@ class Planner:
         self, declaration: Declaration, source_id: Any, error: Exception, now: datetime
     ) -> None:
         """Report a document that cannot be planned for, and go on without it."""
-        self._agenda.parked.add(declaration.name)
+        self._task_set.parked.add(declaration.name)
         await self._store.progress.park(
-            Parked(
+            ParkedDocument(
                 declaration.name,
                 declaration.database,
                 declaration.collection,
@@ -115,7 +115,7 @@ class Planner:
                 declaration.name, "its collection was dropped, renamed or replaced", now
             )
 
-    async def _set_aside(self, declaration: Declaration, error: TaskBrokenError) -> None:
+    async def _set_quarantine(self, declaration: Declaration, error: TaskBrokenError) -> None:
         """Let a task that cannot be planned hold up no other; it is examined again later."""
         self._publisher.errored(error)
         ask = self._store.progress.ask_reconcile
@@ -123,7 +123,7 @@ class Planner:
             partial(ask, declaration.name, "it could not be planned", self._clock.now())
         )
         # Only now: what is not planned from here on, that reconciliation will find.
-        self._agenda.broken.add(declaration.name)
+        self._task_set.broken.add(declaration.name)
 
     async def _insist(self, write: Callable[[], Awaitable[object]]) -> None:
         """Write until it is written; what was lost on its way must never count later."""

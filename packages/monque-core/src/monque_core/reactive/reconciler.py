@@ -7,19 +7,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from monque_core.errors import LeadershipLostError
-from monque_core.store.tasks.changes import Changes
-from monque_core.store.tasks.planning import TaskBrokenError
-from monque_core.store.tasks.sources import LastId
+from monque_core.store.tasks.plan_updates import JobStreams
+from monque_core.store.tasks.plan_writer import TaskBrokenError
+from monque_core.store.tasks.source_collections import LastId
 
 if TYPE_CHECKING:
     from monque_core.clock import Clock
     from monque_core.options import ReactiveOptions
-    from monque_core.reactive.agenda import Agenda
     from monque_core.reactive.cleaner import Cleaner
     from monque_core.reactive.event_publisher import TaskEventPublisher
     from monque_core.reactive.leader import Leadership
     from monque_core.reactive.planner import Planner
-    from monque_core.store.tasks.progress import DeclaredTask, Phase, Reconciliation
+    from monque_core.reactive.task_set import TaskSet
+    from monque_core.store.tasks.planner_state import DeclaredTask, Phase, ReconcileRequest
     from monque_core.store.tasks.store import TaskStore
     from monque_core.tasks.definition import Declaration
 
@@ -38,7 +38,7 @@ class Reconciler:
     def __init__(
         self,
         store: TaskStore,
-        agenda: Agenda,
+        agenda: TaskSet,
         planner: Planner,
         cleaner: Cleaner,
         leadership: Leadership,
@@ -47,7 +47,7 @@ class Reconciler:
         publisher: TaskEventPublisher,
     ) -> None:
         self._store = store
-        self._agenda = agenda
+        self._task_set = agenda
         self._planner = planner
         self._cleaner = cleaner
         self._leadership = leadership
@@ -72,7 +72,7 @@ class Reconciler:
             waiting = await self._waiting()
             for task in waiting:
                 name = task.declaration.name
-                if self._is_due(name) and self._agenda.is_followed(task.declaration):
+                if self._is_due(name) and self._task_set.is_followed(task.declaration):
                     await self._try(task)
             is_trying = any(task.declaration.name not in self._not_before for task in waiting)
             if not is_trying and not self._signal.is_set():
@@ -91,7 +91,7 @@ class Reconciler:
             for task in declared
             if task.reconciliation is not None
             # By what is planned by, too: a change must mean the same to the scan and to the flush.
-            and task.declaration == self._agenda.get(task.declaration.name)
+            and task.declaration == self._task_set.get(task.declaration.name)
         ]
 
     async def _try(self, task: DeclaredTask) -> None:
@@ -111,7 +111,7 @@ class Reconciler:
             if isinstance(error, TaskBrokenError):
                 # What changes from then on is not planned, so that only a scan of all will do.
                 await self._store.progress.ask_reconcile(name, "it failed", self._clock.now())
-                self._agenda.broken.add(name)
+                self._task_set.broken.add(name)
             await self._store.progress.set_error(name, str(error), term)
         else:
             self._pauses.pop(name, None)
@@ -124,7 +124,7 @@ class Reconciler:
         assert asked is not None
         await self._store.prepare(declaration)
         # Before the first id is read: what changes from now on must be planned.
-        self._agenda.broken.discard(declaration.name)
+        self._task_set.broken.discard(declaration.name)
         self._publisher.reconciles(declaration.name, asked.reason)
         documents = 0
         if asked.phase == "scan":
@@ -140,32 +140,32 @@ class Reconciler:
             self._publisher.reconciled(declaration.name, asked.reason, documents)
             self._cleaner.poke()
 
-    async def _scan(self, declaration: Declaration, asked: Reconciliation) -> int:
+    async def _scan(self, declaration: Declaration, asked: ReconcileRequest) -> int:
         """Plan for all documents there are, and tell how many."""
         documents, after = 0, asked.after
         while ids := await self._store.sources.ids_after(
             declaration.database, declaration.collection, after, self._batch_size
         ):
-            await self._planner.examine(declaration, Changes(ids))
+            await self._planner.examine(declaration, JobStreams(ids))
             documents += len(ids)
             after = LastId(ids[-1])
             await self._checkpoint(declaration, asked, "scan", after)
         await self._checkpoint(declaration, asked, "orphans", None)
         return documents
 
-    async def _rearm_orphans(self, declaration: Declaration, asked: Reconciliation) -> None:
+    async def _rearm_orphans(self, declaration: Declaration, asked: ReconcileRequest) -> None:
         """Let documents that went unseen be news when they come back."""
         after = asked.after
         while True:
             orphans = await self._store.upkeep.orphans(declaration, after, self._batch_size)
-            await self._planner.examine(declaration, Changes(orphans.ids))
+            await self._planner.examine(declaration, JobStreams(orphans.ids))
             after = orphans.after
             if after is None:
                 return
             await self._checkpoint(declaration, asked, "orphans", after)
 
     async def _checkpoint(
-        self, declaration: Declaration, asked: Reconciliation, phase: Phase, after: LastId | None
+        self, declaration: Declaration, asked: ReconcileRequest, phase: Phase, after: LastId | None
     ) -> None:
         """Save how far it is; whoever asked anew meanwhile wants it from the beginning."""
         is_current = await self._store.progress.checkpoint(

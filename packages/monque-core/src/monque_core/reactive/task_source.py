@@ -7,21 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 from monque_core.errors import OwnershipLostError
 from monque_core.jobs.outcome import failure_reason
-from monque_core.reactive.run import BaseRun, NoLongerMatches, ReactiveTask, SyncReactiveTask
+from monque_core.reactive.reactive_task import (
+    BaseReactiveTask,
+    NoLongerMatches,
+    ReactiveTask,
+    SyncReactiveTask,
+)
 from monque_core.scheduler.polling import AdaptivePolling
 from monque_core.scheduler.source import RunResult, Source
-from monque_core.store.handle import native_session
-from monque_core.store.tasks.ledger import TaskSettlement, TaskVerdict
-from monque_core.store.tasks.queue import Spent, TaskCandidate
+from monque_core.store.driver import native_session
+from monque_core.store.tasks.outcomes import TaskSettlement, TaskVerdict
+from monque_core.store.tasks.queue import ExhaustedRecord, TaskCandidate
 from monque_core.tasks.outcome import (
     RELEASED,
     SKIPPED,
     SUCCEEDED,
     Deferred,
     Failed,
-    GivenUp,
     Outcome,
     Released,
+    Retrying,
     Skipped,
     after_failure,
 )
@@ -33,15 +38,15 @@ if TYPE_CHECKING:
 
     from monque_core.options import Options
     from monque_core.reactive.event_publisher import TaskEventPublisher
-    from monque_core.reactive.registry import Registry
+    from monque_core.reactive.task_registry import TaskRegistry
     from monque_core.scheduler.runs import Run
     from monque_core.scheduler.source import Claim
     from monque_core.scheduler.wakeups import Wakeups
     from monque_core.scheduler.workers import Work, Worker, Workers
-    from monque_core.store.ledger import Loss
-    from monque_core.store.tasks.sources import Sources
+    from monque_core.store.outcomes import Loss
+    from monque_core.store.rejected import Rejected
+    from monque_core.store.tasks.source_collections import SourceCollections
     from monque_core.store.tasks.store import Records
-    from monque_core.store.turned_away import TurnedAway
 
 _SHORTEST_GAP = timedelta(milliseconds=200)
 _LONGEST_GAP = timedelta(seconds=10)
@@ -53,8 +58,8 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
     def __init__(
         self,
         records: Records,
-        sources: Sources,
-        registry: Registry,
+        sources: SourceCollections,
+        registry: TaskRegistry,
         workers: Workers,
         options: Options,
         wakeups: Wakeups,
@@ -81,9 +86,9 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
         """Tell whether a claimed record was suspicious when it was waiting."""
         return bool(work.history) and work.history[-1].status == ExecutionStatus.INTERRUPTED
 
-    def report_rejected(self, rejected: TurnedAway, error: Exception) -> None:
+    def report_rejected(self, rejected: Rejected, error: Exception) -> None:
         """Say that a record was given up with its process, or is no record."""
-        if isinstance(rejected, Spent):
+        if isinstance(rejected, ExhaustedRecord):
             self._publisher.failed(rejected.record, error, will_retry=False)
         else:
             self._publisher.errored(error)
@@ -116,7 +121,7 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
         settlements = [
             TaskSettlement(result.run.work, result.outcome, result.duration) for result in results
         ]
-        return await self._records.ledger.settle(settlements, now)
+        return await self._records.outcomes.settle(settlements, now)
 
     def finalize(self, result: RunResult[TaskRecord], verdict: TaskVerdict, now: datetime) -> bool:  # noqa: ARG002
         """Tell what was written."""
@@ -135,7 +140,7 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
         stored when the run ends tells.
         """
         renewable = [run.work for run in runs if not _is_in_transaction(run)]
-        lost = await self._records.ledger.renew(renewable, now) if renewable else set()
+        lost = await self._records.outcomes.renew(renewable, now) if renewable else set()
         lost -= {(run.work.id, run.work.claim_token) for run in runs if _may_be_over(run)}
         return dict.fromkeys(lost, "lost")
 
@@ -170,12 +175,14 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
         native = native_session(session)
         if native is None:
             raise TypeError("complete() needs the session of the transaction it is part of")
-        if not await self._records.ledger.complete_in_session(record, self._clock.now(), native):
+        if not await self._records.outcomes.complete_in_session(record, self._clock.now(), native):
             raise _ownership_lost(record)
 
     def _outcome(self, run: Run[TaskRecord], error: BaseException | None) -> Outcome:
         record = run.work
-        deferred_until = run.given.deferred_until if isinstance(run.given, BaseRun) else None
+        deferred_until = (
+            run.given.deferred_until if isinstance(run.given, BaseReactiveTask) else None
+        )
         if error is None:
             return SUCCEEDED if deferred_until is None else Deferred(deferred_until)
         if isinstance(error, NoLongerMatches):
@@ -196,7 +203,7 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
                 self._wakeups.hint(stored.task, 1)
             case Skipped():
                 self._publisher.skipped(stored, result.duration)
-            case Failed() | GivenUp() | Deferred(reason=str()):
+            case Retrying() | Failed() | Deferred(reason=str()):
                 self._announce_failure(result, stored)
             case _:
                 self._publisher.completed(stored, result.duration)
@@ -213,11 +220,11 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
 
 
 def _is_in_transaction(run: Run[TaskRecord]) -> bool:
-    return isinstance(run.given, BaseRun) and run.given.is_in_transaction
+    return isinstance(run.given, BaseReactiveTask) and run.given.is_in_transaction
 
 
 def _may_be_over(run: Run[TaskRecord]) -> bool:
-    return isinstance(run.given, BaseRun) and run.given.session is not None
+    return isinstance(run.given, BaseReactiveTask) and run.given.session is not None
 
 
 def _has_completed(stored: TaskRecord, run: Run[TaskRecord]) -> bool:

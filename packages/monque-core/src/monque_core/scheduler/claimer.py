@@ -10,7 +10,7 @@ from monque_core.scheduler.claim_plan import select_candidates
 from monque_core.scheduler.source import C, W
 from monque_core.scheduler.unconfirmed_claims import UnconfirmedClaims
 from monque_core.scheduler.wakeups import MANY
-from monque_core.store.turned_away import TurnedAway
+from monque_core.store.rejected import Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from monque_core.scheduler.unconfirmed_claims import ClaimAttempt
 
 R = TypeVar("R")
-_Claimed: TypeAlias = "tuple[ClaimAttempt, Sequence[W | TurnedAway | None]]"
+_Claimed: TypeAlias = "tuple[ClaimAttempt, Sequence[W | Rejected | None]]"
 
 
 @dataclass(slots=True)
@@ -132,18 +132,16 @@ class Claimer(Generic[W, C]):
         found = await self._queue.claim_one(candidate, attempt.token, attempt.claimed_at)
         return attempt, [found]
 
-    def _handed_over(
-        self, attempt: ClaimAttempt, found: Sequence[W | TurnedAway | None]
-    ) -> list[W]:
+    def _handed_over(self, attempt: ClaimAttempt, found: Sequence[W | Rejected | None]) -> list[W]:
         """Return the work of a claim, unless it has to be read back first."""
         works: list[W] = self._without_rejected(found)
         return works if self.unconfirmed.confirm(attempt) else []
 
-    def _without_rejected(self, found: Sequence[R | TurnedAway | None]) -> list[R]:
+    def _without_rejected(self, found: Sequence[R | Rejected | None]) -> list[R]:
         """Report what was quarantined, and return the rest."""
         rest: list[R] = []
         for one in found:
-            if isinstance(one, TurnedAway):
+            if isinstance(one, Rejected):
                 if one.error is not None:
                     self._source.report_rejected(one, one.error)
             elif one is not None:

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from pyee import EventEmitter
 
     from monque_core.jobs.job import AnyJob
-    from monque_core.store.contact import Contact
+    from monque_core.store.connectivity import Connectivity
 
 
 class EventPublisher:
     """The engine's voice."""
 
-    def __init__(self, emitter: EventEmitter, contact: Contact) -> None:
+    def __init__(self, emitter: EventEmitter, connectivity: Connectivity) -> None:
         self._emitter = emitter
-        self._contact = contact
+        self._connectivity = connectivity
         self._outage_told = 0
 
     def started(self, job: AnyJob) -> None:
@@ -44,11 +44,11 @@ class EventPublisher:
 
     def errored(self, error: BaseException, job: AnyJob | None = None) -> None:
         """Say that something unexpected happened; an outage of MongoDB is told once."""
-        if isinstance(error, MonqueConnectionError) and self._contact.is_lost:
-            if self._outage_told == self._contact.outages:
+        if isinstance(error, MonqueConnectionError) and self._connectivity.is_lost:
+            if self._outage_told == self._connectivity.outages:
                 log(logging.DEBUG, f"MongoDB is still away: {error}")
                 return
-            self._outage_told = self._contact.outages
+            self._outage_told = self._connectivity.outages
         if not self.tell(events.JOB_ERROR, lambda: events.JobErrored(error, job)):
             log(logging.ERROR, _about(error, job), error)
 

@@ -17,18 +17,18 @@ from monque_core.jobs.outcome import (
     Released,
     Retrying,
     RetryPolicy,
-    abridged,
     after_failure,
     after_success,
     failure_reason,
     settled,
+    truncated,
 )
 from monque_core.scheduler.poison_guard import is_suspect
 from monque_core.scheduler.polling import SteadyPolling
 from monque_core.scheduler.source import RunResult, Source
-from monque_core.store.ledger import Rescheduled, Settlement, Verdict
-from monque_core.store.queue import Candidate
-from monque_core.store.refusals import is_of_the_document
+from monque_core.store.outcomes import Rescheduled, Settlement, Verdict
+from monque_core.store.queue import JobCandidate
+from monque_core.store.write_errors import is_document_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from monque_core.scheduler.source import Claim
     from monque_core.scheduler.wakeups import Wakeups
     from monque_core.scheduler.workers import Work, Worker, Workers
-    from monque_core.store.ledger import Loss
+    from monque_core.store.outcomes import Loss
+    from monque_core.store.rejected import Rejected
     from monque_core.store.store import Store
-    from monque_core.store.turned_away import TurnedAway
 
 logger = logging.getLogger("monque")
 
 
-class JobSource(Source[AnyJob, Candidate]):
+class JobSource(Source[AnyJob, JobCandidate]):
     """The jobs collection."""
 
     def __init__(
@@ -64,13 +64,13 @@ class JobSource(Source[AnyJob, Candidate]):
             options.poll_interval, options.safety_poll_interval
         )
         self.renewal_interval = options.heartbeat_interval
-        self._ledger = store.ledger
+        self._outcomes = store.outcomes
         self._clock = options.clock
         self._policy = retry_policy(options)
         self._wakeups = wakeups
         self._publisher = publisher
 
-    def is_suspect(self, candidate: Candidate) -> bool:
+    def is_suspect(self, candidate: JobCandidate) -> bool:
         """Whether a waiting job may be a poison job."""
         max_runs = candidate.max_retries or self._policy.max_retries
         return is_suspect(candidate.claims, candidate.failures, max_runs)
@@ -83,7 +83,7 @@ class JobSource(Source[AnyJob, Candidate]):
             before, work.fail_count, self._policy.limit_for(work)
         )
 
-    def report_rejected(self, rejected: TurnedAway, error: Exception) -> None:  # noqa: ARG002  # the error names it
+    def report_rejected(self, rejected: Rejected, error: Exception) -> None:  # noqa: ARG002  # the error names it
         """Report a document that is no job."""
         self._publisher.errored(error)
 
@@ -120,7 +120,7 @@ class JobSource(Source[AnyJob, Candidate]):
     async def settle(self, results: Sequence[RunResult[AnyJob]], now: datetime) -> list[Verdict]:
         """Write outcomes, and return a verdict for each."""
         settlements = [Settlement(result.run.work, result.outcome) for result in results]
-        return await self._ledger.settle(settlements, now)
+        return await self._outcomes.settle(settlements, now)
 
     def finalize(self, result: RunResult[AnyJob], verdict: Verdict, now: datetime) -> bool:
         """Publish what was written; False if the schedule has changed and decides again."""
@@ -135,7 +135,7 @@ class JobSource(Source[AnyJob, Candidate]):
 
     def truncate(self, result: RunResult[AnyJob], error: Exception) -> bool:
         """Shorten the reason of a failure, or leave it out, for a job that has no room for it."""
-        shorter = abridged(result.outcome) if is_of_the_document(error) else None
+        shorter = truncated(result.outcome) if is_document_error(error) else None
         if shorter is None:
             return False
         result.outcome = shorter
@@ -147,7 +147,7 @@ class JobSource(Source[AnyJob, Candidate]):
 
     async def renew(self, runs: Sequence[Run[AnyJob]], now: datetime) -> Mapping[Claim, Loss]:
         """Renew claims, and return those that were lost, and why."""
-        return await self._ledger.renew([run.work for run in runs], now)
+        return await self._outcomes.renew([run.work for run in runs], now)
 
     def report_lost(self, work: AnyJob, loss: Loss) -> None:
         """Report that a job was taken over, or deleted, while its handler ran."""

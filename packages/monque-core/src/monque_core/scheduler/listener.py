@@ -7,7 +7,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from monque_core.scheduler.loop import Loop, end
-from monque_core.store.streams import ChangeStreamUnavailableError
+from monque_core.store.change_stream import ChangeStreamUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from monque_core.scheduler.polling import SteadyPolling
     from monque_core.scheduler.wakeups import Wakeups
     from monque_core.scheduler.workers import Workers
-    from monque_core.store.changes import Change, Changes, ChangeStream
+    from monque_core.store.job_stream import JobChange, JobStream, JobStreams
 
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 10.0
@@ -31,7 +31,7 @@ class Listener(Loop):
 
     def __init__(
         self,
-        changes: Changes,
+        changes: JobStreams,
         clock: Clock,
         workers: Workers,
         wakeups: Wakeups,
@@ -108,7 +108,7 @@ class Listener(Loop):
         if not reader.cancelled():
             reader.result()
 
-    async def _read(self, stream: ChangeStream) -> None:
+    async def _read(self, stream: JobStream) -> None:
         if not self._is_connected:
             self._is_connected = True
             self._publisher.stream_connected()
@@ -125,7 +125,7 @@ class Listener(Loop):
         self._polling.sees_changes = connected
         self._dispatcher.look_ahead_again()
 
-    def _take(self, change: Change) -> None:
+    def _take(self, change: JobChange) -> None:
         if change.is_insert and change.job_id in self._own:
             del self._own[change.job_id]
         elif change.due_at <= self._clock.now():

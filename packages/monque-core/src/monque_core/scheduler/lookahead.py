@@ -10,7 +10,7 @@ from monque_core.scheduler.wakeups import MANY, seconds_until
 
 if TYPE_CHECKING:
     from monque_core.clock import Clock
-    from monque_core.scheduler.source import Queue
+    from monque_core.scheduler.source import WorkQueue
     from monque_core.scheduler.wakeups import Wakeups
     from monque_core.scheduler.workers import Workers
 
@@ -23,7 +23,7 @@ class Lookahead:
     """Keeps the wake-ups complete up to a horizon that moves with time."""
 
     def __init__(
-        self, queue: Queue[Any, Any], workers: Workers, wakeups: Wakeups, clock: Clock
+        self, queue: WorkQueue[Any, Any], workers: Workers, wakeups: Wakeups, clock: Clock
     ) -> None:
         self._queue = queue
         self._workers = workers

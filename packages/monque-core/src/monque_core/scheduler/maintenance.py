@@ -38,7 +38,7 @@ class Maintenance(Periodic):
             problems += await self._store.indexes.restore()
         if names := self._workers.names:
             now = self._clock.now()
-            undated = await self._store.queue.turn_away_undated(names, now, _MOST_UNDATED)
+            undated = await self._store.queue.quarantine_undated(names, now, _MOST_UNDATED)
             problems += [found.error for found in undated]
         for problem in problems:
             if problem is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from monque_core.errors import MonqueConnectionError, MonqueError
 from monque_core.jobs.outcome import RetryPolicy, after_exhaustion, settled
 from monque_core.scheduler.loop import Periodic
-from monque_core.store.ledger import Settlement
+from monque_core.store.outcomes import Settlement
 from monque_core.store.staleness import is_interval
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Recovery(Periodic):
         itself until now.
         """
         grace_seconds = min(_GRACE_SECONDS, self._interval)
-        self._store.contact.be_gracious(grace_seconds)
+        self._store.connectivity.be_gracious(grace_seconds)
         return grace_seconds
 
     async def recover(self, grace_seconds: float = 0.0) -> int:
@@ -121,7 +121,7 @@ class Recovery(Periodic):
     def _could_be_heard(self, job: AnyJob) -> bool:
         """Tell whether the owner had its three heartbeats' time since MongoDB was last away."""
         interval = job.heartbeat_interval
-        return not is_interval(interval) or self._store.contact.could_hear(interval / 1000)
+        return not is_interval(interval) or self._store.connectivity.could_hear(interval / 1000)
 
     async def _fail(self, batch: StaleBatch, job: AnyJob) -> bool:
         """Give up a job through the ordinary failure, which a claim of our own allows."""
@@ -131,7 +131,7 @@ class Recovery(Periodic):
             return False
         error = MonqueError(_spent(job, self._policy.limit_for(job)))
         outcome = after_exhaustion(adopted, str(error), now)
-        (verdict,) = await self._store.ledger.settle([Settlement(adopted, outcome)], now)
+        (verdict,) = await self._store.outcomes.settle([Settlement(adopted, outcome)], now)
         if verdict == "written":
             self._publisher.failed(settled(adopted, outcome, now), error, will_retry=False)
         return verdict == "written"

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from monque_core.scheduler.polling import Polling
     from monque_core.scheduler.runs import Run
     from monque_core.scheduler.workers import Work, Worker, Workers
-    from monque_core.store.ledger import Loss
-    from monque_core.store.turned_away import TurnedAway
+    from monque_core.store.outcomes import Loss
+    from monque_core.store.rejected import Rejected
 
 Claim: TypeAlias = "tuple[Hashable, ObjectId | None]"
 """What identifies a claim: the id of the work and the claim token."""
@@ -59,18 +59,16 @@ W_co = TypeVar("W_co", bound=Claimed, covariant=True)
 C = TypeVar("C", bound=Candidate)
 
 
-class Queue(Protocol[W_co, C]):
+class WorkQueue(Protocol[W_co, C]):
     """Where due work is found and claimed."""
 
-    async def look(
-        self, names: Sequence[str], limit: int, now: datetime
-    ) -> Sequence[C | TurnedAway]:
+    async def look(self, names: Sequence[str], limit: int, now: datetime) -> Sequence[C | Rejected]:
         """Return the first due work of all these names together, in one cheap query."""
         ...
 
     async def look_at_each(
         self, limits: Mapping[str, int], now: datetime
-    ) -> Sequence[C | TurnedAway]:
+    ) -> Sequence[C | Rejected]:
         """Return the first due work of each name, so that no name hides another."""
         ...
 
@@ -82,23 +80,23 @@ class Queue(Protocol[W_co, C]):
 
     async def claim_first(
         self, name: str, token: ObjectId, now: datetime
-    ) -> W_co | TurnedAway | None:
+    ) -> W_co | Rejected | None:
         """Claim the first due work of a name in a single operation."""
         ...
 
     async def claim_one(
         self, candidate: C, token: ObjectId, now: datetime
-    ) -> W_co | TurnedAway | None:
+    ) -> W_co | Rejected | None:
         """Claim one candidate by itself."""
         ...
 
     async def claim_batch(
         self, candidates: Sequence[C], token: ObjectId, now: datetime
-    ) -> Sequence[W_co | TurnedAway]:
+    ) -> Sequence[W_co | Rejected]:
         """Claim as many of these candidates as are still due."""
         ...
 
-    async def claimed_with(self, token: ObjectId, at: datetime) -> Sequence[W_co | TurnedAway]:
+    async def claimed_with(self, token: ObjectId, at: datetime) -> Sequence[W_co | Rejected]:
         """Return what was claimed with a token at that time, although no reply confirmed it."""
         ...
 
@@ -129,7 +127,7 @@ class RunResult(Generic[W]):
 class Source(ABC, Generic[W, C]):
     """One kind of work: where it is claimed, what its handlers get, how its runs are settled."""
 
-    queue: Queue[W, C]
+    queue: WorkQueue[W, C]
     workers: Workers
     polling: Polling
     renewal_interval: timedelta
@@ -144,7 +142,7 @@ class Source(ABC, Generic[W, C]):
         """Whether claimed work was a suspect while it waited."""
 
     @abstractmethod
-    def report_rejected(self, rejected: TurnedAway, error: Exception) -> None:
+    def report_rejected(self, rejected: Rejected, error: Exception) -> None:
         """Report a document that was quarantined."""
 
     @abstractmethod

@@ -13,12 +13,12 @@ from monque_core.durations import to_milliseconds
 from monque_core.errors import InvalidJobError, MonqueError
 from monque_core.jobs.cron import check_cron
 from monque_core.jobs.job import AnyJob, Job, JobStatus
-from monque_core.store.forgiving import Undecodable, undecodable
+from monque_core.store.lenient_decoding import Undecodable, undecodable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from monque_core.store.handle import Document
+    from monque_core.store.driver import Document
 
 _LARGEST_COUNT = 2**53
 

@@ -12,7 +12,7 @@ from monque_core.jobs.job import JobStatus
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from monque_core.store.handle import Document
+    from monque_core.store.driver import Document
 
 # A query is served by a partial index only if it repeats these predicates word for word.
 PENDING: Final[Document] = {"status": JobStatus.PENDING}

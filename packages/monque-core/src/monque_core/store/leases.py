@@ -12,7 +12,7 @@ from monque_core.durations import to_milliseconds
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from monque_core.store.handle import Collection, Document
+    from monque_core.store.driver import Collection, Document
 
 
 @dataclass(frozen=True, slots=True)

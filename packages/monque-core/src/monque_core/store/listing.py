@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bson import ObjectId
 
     from monque_core.jobs.job import AnyJob
-    from monque_core.store.handle import Collection, Document
+    from monque_core.store.driver import Collection, Document
     from monque_core.store.paging import Sheet, Start
 
 SortName: TypeAlias = Literal["created_at", "updated_at", "next_run_at"]
@@ -93,7 +93,7 @@ class Page:
     has_previous: bool
 
 
-class Listing:
+class JobListing:
     """The jobs collection as a list to look at."""
 
     def __init__(self, collection: Collection) -> None:

@@ -9,10 +9,10 @@ from monque_core.store.indexes import FINISHED
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from monque_core.store.handle import Collection, Document
+    from monque_core.store.driver import Collection, Document
 
 
-class Finished:
+class FinishedJobs:
     """The completed, failed and cancelled part of the jobs collection."""
 
     def __init__(self, collection: Collection) -> None:

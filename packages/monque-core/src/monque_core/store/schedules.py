@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from bson.codec_options import CodecOptions
 
     from monque_core.jobs.job import AnyJob
-    from monque_core.store.handle import Collection, Document, Session
-    from monque_core.store.intake import Intake
+    from monque_core.store.driver import Collection, Document, Session
+    from monque_core.store.inserts import Inserts
 
 _ATTEMPTS = 100
 
@@ -26,15 +26,15 @@ _ATTEMPTS = 100
 class Schedules:
     """The recurring part of the jobs collection."""
 
-    def __init__(self, collection: Collection, intake: Intake, codec: CodecOptions[Any]) -> None:
+    def __init__(self, collection: Collection, intake: Inserts, codec: CodecOptions[Any]) -> None:
         self._collection = collection
-        self._intake = intake
+        self._inserts = intake
         self._codec = codec
 
     async def put(self, wanted: AnyJob, session: Session | None) -> AnyJob:
         """Store a schedule; where its key has one already, bring that up to date."""
         for _ in range(_ATTEMPTS):
-            stored = await self._intake.insert_unique(wanted, session)
+            stored = await self._inserts.insert_unique(wanted, session)
             if not stored.deduplicated:
                 return stored
             is_same = self._is_same(stored, wanted)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from monque_core.jobs.selector import JobSelector
-    from monque_core.store.handle import Document
+    from monque_core.store.driver import Document
 
 
 def selected(selector: JobSelector, now: datetime) -> Document:

@@ -11,18 +11,18 @@ from pymongo.errors import WriteError
 
 from monque_core.errors import InvalidJobError
 from monque_core.options import STALE_AFTER_HEARTBEATS
-from monque_core.store.aside import Aside
 from monque_core.store.documents import to_job
 from monque_core.store.indexes import PROCESSING
-from monque_core.store.refusals import write_each
+from monque_core.store.quarantine import Quarantine
 from monque_core.store.staleness import is_interval, stale
 from monque_core.store.transitions import Owner, adopt, revive
+from monque_core.store.write_errors import write_each
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from monque_core.jobs.job import AnyJob
-    from monque_core.store.handle import Collection, Document
+    from monque_core.store.driver import Collection, Document
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class StaleJobs:
         self._collection = collection
         self._owner = owner
         self._lock_timeout = lock_timeout
-        self._aside = Aside(collection)
+        self._quarantine = Quarantine(collection)
         self._unsaid: list[Exception] = []
         """What became of earlier batches, to be told with the next."""
 
@@ -54,12 +54,12 @@ class StaleJobs:
         condition = stale(intervals, now, self._lock_timeout)
         jobs: list[AnyJob] = []
         unreadable = self._to_be_said()
-        chosen = {**condition, **self._aside.others}
+        chosen = {**condition, **self._quarantine.others}
         for document in await self._collection.find(chosen, limit=limit):
             try:
                 jobs.append(to_job(document))
             except InvalidJobError as error:
-                aside = await self._aside.put(document["_id"], error, now, condition)
+                aside = await self._quarantine.put(document["_id"], error, now, condition)
                 if aside.error is not None:
                     unreadable.append(aside.error)
         return StaleBatch(jobs, unreadable, condition)
@@ -98,7 +98,7 @@ class StaleJobs:
             # One that the server refuses must not keep the others from being taken back.
             matched, refusals = await write_each(self._collection, ids, step)
             for refusal in refusals:
-                left = self._aside.leave_refused(refusal.id, refusal.error)
+                left = self._quarantine.leave_refused(refusal.id, refusal.error)
                 self._unsaid += [] if left.error is None else [left.error]
             return matched
 

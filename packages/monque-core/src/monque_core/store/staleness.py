@@ -11,7 +11,7 @@ from monque_core.options import STALE_AFTER_HEARTBEATS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from monque_core.store.handle import Document
+    from monque_core.store.driver import Document
 
 # Not "no date by $type", which has no index bounds: this has, and means the same.
 EARLIEST = datetime(1, 1, 2, tzinfo=UTC)

@@ -16,7 +16,7 @@ from monque_core.jobs.views import QueueStats
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from monque_core.store.handle import Collection, Document
+    from monque_core.store.driver import Collection, Document
 
 _LONGEST_MS = 30_000
 # Other programs may have stored dates that Python does not know.
@@ -32,7 +32,7 @@ class Figures:
     total: QueueStats
 
 
-class Statistics:
+class JobStatistics:
     """The jobs collection in figures."""
 
     def __init__(self, collection: Collection) -> None:

@@ -9,27 +9,27 @@ from pymongo.errors import PyMongoError
 
 from monque_core.durations import to_milliseconds
 from monque_core.errors import MonqueConnectionError
-from monque_core.store.arrivals import Arrivals
-from monque_core.store.changes import Changes
-from monque_core.store.control import Control
-from monque_core.store.forgiving import ForgivingCollection
-from monque_core.store.handle import Handle
-from monque_core.store.intake import Intake
+from monque_core.store.driver import Driver
+from monque_core.store.index_maintenance import IndexMaintenance
+from monque_core.store.insert_batcher import InsertBatcher
+from monque_core.store.inserts import Inserts
+from monque_core.store.job_stream import JobStreams
 from monque_core.store.leases import Leases, ServerTime
-from monque_core.store.ledger import Ledger
-from monque_core.store.listing import Listing
-from monque_core.store.queue import Queue
-from monque_core.store.restoration import Indexes
-from monque_core.store.retention import Finished
+from monque_core.store.lenient_decoding import LenientCollection
+from monque_core.store.listing import JobListing
+from monque_core.store.management import Management
+from monque_core.store.outcomes import Outcomes
+from monque_core.store.queue import JobQueue
+from monque_core.store.retention import FinishedJobs
 from monque_core.store.schedules import Schedules
 from monque_core.store.stale_jobs import StaleJobs
-from monque_core.store.statistics import Statistics
+from monque_core.store.statistics import JobStatistics
 from monque_core.store.tasks.store import TaskStore
 from monque_core.store.transitions import Owner
 
 if TYPE_CHECKING:
     from monque_core.options import Options
-    from monque_core.store.handle import Document
+    from monque_core.store.driver import Document
 
 _MONGODB_6_0_WIRE_VERSION = 17
 _MORE_READINGS = 3
@@ -40,38 +40,40 @@ class Store:
     """The collections of one instance."""
 
     def __init__(self, database: object, options: Options, *, in_place: bool = False) -> None:
-        self._handle = Handle(database, in_place=in_place)
+        self._driver = Driver(database, in_place=in_place)
         self._options = options
         owner = Owner(options.scheduler_instance_id, to_milliseconds(options.heartbeat_interval))
-        jobs = ForgivingCollection(self._handle, options.collection_name)
-        self.codec = self._handle.codec
-        self.contact = self._handle.contact
-        self.intake = Intake(jobs)
-        self.arrivals = Arrivals(self.intake, in_place=in_place)
-        self.schedules = Schedules(jobs, self.intake, self.codec)
-        self.queue = Queue(jobs, owner)
-        self.ledger = Ledger(jobs, owner)
+        jobs = LenientCollection(self._driver, options.collection_name)
+        self.codec = self._driver.codec
+        self.connectivity = self._driver.connectivity
+        self.inserts = Inserts(jobs)
+        self.insert_batcher = InsertBatcher(self.inserts, in_place=in_place)
+        self.schedules = Schedules(jobs, self.inserts, self.codec)
+        self.queue = JobQueue(jobs, owner)
+        self.outcomes = Outcomes(jobs, owner)
         self.stale_jobs = StaleJobs(jobs, owner, options.lock_timeout)
-        self.finished = Finished(jobs)
-        self.listing = Listing(jobs)
-        self.statistics = Statistics(jobs)
-        self.control = Control(jobs)
-        meta = self._handle.collection(f"{options.collection_name}_meta")
+        self.finished = FinishedJobs(jobs)
+        self.listing = JobListing(jobs)
+        self.statistics = JobStatistics(jobs)
+        self.control = Management(jobs)
+        meta = self._driver.collection(f"{options.collection_name}_meta")
         retention = options.job_retention
-        self.indexes = Indexes(jobs, meta, retention=retention is not None and bool(retention.ages))
+        self.indexes = IndexMaintenance(
+            jobs, meta, retention=retention is not None and bool(retention.ages)
+        )
         self.leases = Leases(meta)
-        self.tasks = TaskStore(self._handle, meta, self.leases, options)
-        self.changes = Changes(
+        self.tasks = TaskStore(self._driver, meta, self.leases, options)
+        self.changes = JobStreams(
             jobs,
-            blocking=self._handle.is_blocking,
-            socket_timeout=self._handle.socket_timeout,
+            blocking=self._driver.is_blocking,
+            socket_timeout=self._driver.socket_timeout,
         )
 
     async def prepare(self) -> ServerTime:
         """Check the server, create the indexes, and read the server's clock."""
         try:
             # The first command opens the connection, and would spoil the reading of the clock.
-            await self._handle.command("ping")
+            await self._driver.command("ping")
             hello, server_time = await self._hello()
             for _ in range(_MORE_READINGS):
                 # It may be off by half of what it took, and everything stored by it.
@@ -80,7 +82,7 @@ class Store:
                 again = await self.read_clock()
                 server_time = min(server_time, again, key=lambda reading: reading.took_ns)
             if hello["maxWireVersion"] < _MONGODB_6_0_WIRE_VERSION:
-                version = (await self._handle.command("buildInfo"))["version"]
+                version = (await self._driver.command("buildInfo"))["version"]
                 raise MonqueConnectionError(
                     f"MongoDB 6.0 or newer is needed; this server is {version}"
                 )
@@ -94,7 +96,10 @@ class Store:
 
     async def ping(self, seconds: float) -> None:
         """Raise an error unless MongoDB answers within so many seconds."""
-        await self._handle.ping(seconds)
+        try:
+            await self._driver.ping(seconds)
+        except PyMongoError as error:
+            raise MonqueConnectionError(f"MongoDB does not answer a ping: {error}") from error
 
     async def read_clock(self) -> ServerTime:
         """Read the server's clock."""
@@ -102,19 +107,19 @@ class Store:
 
     async def _hello(self) -> tuple[Document, ServerTime]:
         asked_ns = time.monotonic_ns()
-        hello = await self._handle.command("hello")
+        hello = await self._driver.command("hello")
         return hello, ServerTime(hello["localTime"], asked_ns, time.monotonic_ns())
 
     @property
     def place(self) -> str:
         """Return the servers, the database and the collection, without any credentials."""
-        return f"{self._handle.address}.{self._options.collection_name}"
+        return f"{self._driver.address}.{self._options.collection_name}"
 
     @property
     def fault(self) -> str | None:
         """Return why MongoDB could not be reached, None if it could."""
-        return self._handle.fault
+        return self._driver.fault
 
     async def dismiss_threads(self) -> None:
         """End the threads that a blocking handle needed."""
-        await self._handle.dismiss_threads()
+        await self._driver.dismiss_threads()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bson import ObjectId
 
     from monque_core.jobs.job import AnyJob
-    from monque_core.store.handle import Document, Update
+    from monque_core.store.driver import Document, Update
 
 CANCELLABLE: Final[Document] = {"$in": [JobStatus.PENDING]}
 RETRYABLE: Final[Document] = {"$in": [JobStatus.FAILED, JobStatus.CANCELLED]}
@@ -215,7 +215,7 @@ def settle(
             return _advance(job, at, owner, now, said, dropped)
 
 
-def set_aside(job_id: object, reason: str | None, now: datetime) -> Transition:
+def quarantine(job_id: object, reason: str | None, now: datetime) -> Transition:
     """Give up a document that cannot be run: pending or processing → failed.
 
     Without a reason it grows by nothing, so that there is room for it in every document.

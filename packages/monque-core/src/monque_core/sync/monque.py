@@ -19,10 +19,10 @@ from typing import (
 from monque_core.durations import check_limit
 from monque_core.errors import MonqueError
 from monque_core.monque import Monque
-from monque_core.sync.counter import Counter, run_in_place
+from monque_core.sync.blocking_api import BlockingApi, run_in_place
+from monque_core.sync.loop_owner import LoopOwner
 from monque_core.sync.loop_thread import GivenUpError
 from monque_core.sync.signals import on_first_signal
-from monque_core.sync.workshop import Workshop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -45,7 +45,7 @@ _LOOK_GAP = 1.0
 
 
 def _blocking(
-    method: Callable[Concatenate[Counter, P], Coroutine[Any, Any, R]],
+    method: Callable[Concatenate[BlockingApi, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[SyncMonque, P], R]:
     """Make a coroutine method one that blocks, signature and all."""
 
@@ -70,7 +70,7 @@ class SyncMonque:
         self._db = db
         self._given = options
         self._monque = Monque(db, **options)
-        self._workshop = Workshop(self._monque, self.initialize)
+        self._loop_owner = LoopOwner(self._monque, self.initialize)
         self._counter = self._make_counter()
         self._born_in = os.getpid()
         self._changing_state = threading.RLock()
@@ -78,33 +78,33 @@ class SyncMonque:
         self._started_on: LoopThread | None = None
         self._process_id: int | None = None
 
-    enqueue = _blocking(Counter.enqueue)
-    enqueue_many = _blocking(Counter.enqueue_many)
-    now = _blocking(Counter.now)
-    schedule = _blocking(Counter.schedule)
-    unschedule = _blocking(Counter.unschedule)
-    ping = _blocking(Counter.ping)
+    enqueue = _blocking(BlockingApi.enqueue)
+    enqueue_many = _blocking(BlockingApi.enqueue_many)
+    now = _blocking(BlockingApi.now)
+    schedule = _blocking(BlockingApi.schedule)
+    unschedule = _blocking(BlockingApi.unschedule)
+    ping = _blocking(BlockingApi.ping)
 
-    cancel_job = _blocking(Counter.cancel_job)
-    cancel_jobs = _blocking(Counter.cancel_jobs)
-    retry_job = _blocking(Counter.retry_job)
-    retry_jobs = _blocking(Counter.retry_jobs)
-    reschedule_job = _blocking(Counter.reschedule_job)
-    delete_job = _blocking(Counter.delete_job)
-    delete_jobs = _blocking(Counter.delete_jobs)
+    cancel_job = _blocking(BlockingApi.cancel_job)
+    cancel_jobs = _blocking(BlockingApi.cancel_jobs)
+    retry_job = _blocking(BlockingApi.retry_job)
+    retry_jobs = _blocking(BlockingApi.retry_jobs)
+    reschedule_job = _blocking(BlockingApi.reschedule_job)
+    delete_job = _blocking(BlockingApi.delete_job)
+    delete_jobs = _blocking(BlockingApi.delete_jobs)
 
-    get_job = _blocking(Counter.get_job)
-    get_jobs = _blocking(Counter.get_jobs)
-    get_jobs_with_cursor = _blocking(Counter.get_jobs_with_cursor)
-    get_schedules = _blocking(Counter.get_schedules)
-    get_queue_stats = _blocking(Counter.get_queue_stats)
-    get_queue_view_summaries = _blocking(Counter.get_queue_view_summaries)
+    get_job = _blocking(BlockingApi.get_job)
+    get_jobs = _blocking(BlockingApi.get_jobs)
+    get_jobs_with_cursor = _blocking(BlockingApi.get_jobs_with_cursor)
+    get_schedules = _blocking(BlockingApi.get_schedules)
+    get_queue_stats = _blocking(BlockingApi.get_queue_stats)
+    get_queue_view_summaries = _blocking(BlockingApi.get_queue_view_summaries)
 
-    get_reactive_tasks = _blocking(Counter.get_reactive_tasks)
-    count_reactive_tasks = _blocking(Counter.count_reactive_tasks)
-    retry_reactive_tasks = _blocking(Counter.retry_reactive_tasks)
-    reconcile = _blocking(Counter.reconcile)
-    get_reactive_stats = _blocking(Counter.get_reactive_stats)
+    get_reactive_tasks = _blocking(BlockingApi.get_reactive_tasks)
+    count_reactive_tasks = _blocking(BlockingApi.count_reactive_tasks)
+    retry_reactive_tasks = _blocking(BlockingApi.retry_reactive_tasks)
+    reconcile = _blocking(BlockingApi.reconcile)
+    get_reactive_stats = _blocking(BlockingApi.get_reactive_stats)
 
     @property
     def scheduler_instance_id(self) -> str:
@@ -125,7 +125,7 @@ class SyncMonque:
     @property
     def is_connected(self) -> bool:
         """Whether MongoDB answered the last call or `ping`; this asks nothing by itself."""
-        contacts = (self._counter.contact, self._monque._store.contact)
+        contacts = (self._counter.connectivity, self._monque._store.connectivity)
         return max(contacts, key=lambda contact: contact.asked_at).is_made
 
     def initialize(self) -> None:
@@ -136,8 +136,8 @@ class SyncMonque:
         self._check_process()
         if self._is_ready:
             return
-        self._workshop.check_may_wait()
-        with self._changing_state, self._workshop.entered() as loop:
+        self._loop_owner.check_may_wait()
+        with self._changing_state, self._loop_owner.entered() as loop:
             loop.call(self._monque.initialize)
             self._is_ready = True
 
@@ -151,7 +151,7 @@ class SyncMonque:
         The timeout is in seconds or a `timedelta`, `shutdown_timeout` by default.
         """
         self._check_process()
-        self._workshop.check_may_wait()
+        self._loop_owner.check_may_wait()
         limit = None if timeout is None else check_limit(timeout)
         with self._changing_state:
             loop, self._started_on = self._started_on, None
@@ -159,7 +159,7 @@ class SyncMonque:
                 try:
                     self._call_and_stop(loop, lambda: self._monque.stop(limit))
                 finally:
-                    self._workshop.leave()
+                    self._loop_owner.leave()
 
     def run(self) -> None:
         """Run until SIGINT or SIGTERM, then stop: the main of a worker process.
@@ -183,7 +183,7 @@ class SyncMonque:
         is not running. Raises `TimeoutError` after so many seconds.
         """
         self.initialize()
-        with self._workshop.entered() as loop:
+        with self._loop_owner.entered() as loop:
             self._call_and_stop(loop, lambda: self._monque.run_until_idle(timeout))
 
     def __enter__(self) -> Self:
@@ -240,7 +240,7 @@ class SyncMonque:
         )
 
         def register_there(function: H) -> H:
-            return self._workshop.do(lambda: register(function))
+            return self._loop_owner.do(lambda: register(function))
 
         return register_there if handler is None else register_there(handler)
 
@@ -286,7 +286,7 @@ class SyncMonque:
         )
 
         def register_there(function: H) -> H:
-            return self._workshop.do(lambda: register(function))
+            return self._loop_owner.do(lambda: register(function))
 
         return register_there if handler is None else register_there(handler)
 
@@ -342,11 +342,11 @@ class SyncMonque:
 
     def _start(self, given_up: Callable[[], bool] | None) -> None:
         self._check_process()
-        self._workshop.check_may_wait()
+        self._loop_owner.check_may_wait()
         with self._changing_state:
             if self._started_on is not None:
                 return
-            loop = self._workshop.enter()
+            loop = self._loop_owner.enter()
             try:
                 # A handler may be at work, and use this, before the start has returned.
                 loop.call(self._monque._initialize_aloud, given_up)
@@ -357,7 +357,7 @@ class SyncMonque:
                     # It may have started all the same: whoever waited was interrupted.
                     loop.call(self._monque.stop)
                 finally:
-                    self._workshop.leave()
+                    self._loop_owner.leave()
                 raise
             self._started_on = loop
 
@@ -382,9 +382,9 @@ class SyncMonque:
                 self._counter = self._make_counter()
                 self._born_in = os.getpid()
 
-    def _make_counter(self) -> Counter:
+    def _make_counter(self) -> BlockingApi:
         monque = self._monque
-        return Counter(self._db, monque._options, monque._workers, self._workshop)
+        return BlockingApi(self._db, monque._options, monque._workers, self._loop_owner)
 
     def _refuse_in_child(self) -> None:
         if not self._is_in_its_process:

@@ -23,7 +23,7 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class Retrying:
     """A run failed and another one follows."""
 
     reason: str
@@ -31,7 +31,7 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
+class Failed:
     """A run failed and none is left."""
 
     reason: str
@@ -51,7 +51,7 @@ class Released:
     """A claim is handed back as if it had never been made."""
 
 
-Outcome: TypeAlias = Succeeded | Skipped | Failed | GivenUp | Deferred | Released
+Outcome: TypeAlias = Succeeded | Skipped | Retrying | Failed | Deferred | Released
 
 SUCCEEDED = Succeeded()
 SKIPPED = Skipped()
@@ -60,9 +60,9 @@ RELEASED = Released()
 
 def after_failure(
     definition: Definition, record: TaskRecord, reason: str, now: datetime
-) -> Failed | GivenUp:
+) -> Retrying | Failed:
     """Decide what a failed run means for its record, whose attempts include this one."""
     retry, first_error_at = definition.retry, record.first_error_at or now
     if retry.is_spent(record.attempts, first_error_at, now):
-        return GivenUp(reason)
-    return Failed(reason, retry.next_run(record.attempts, now))
+        return Failed(reason)
+    return Retrying(reason, retry.next_run(record.attempts, now))

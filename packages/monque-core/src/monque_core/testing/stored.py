@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from monque_core.monque import Monque
 from monque_core.options import Options
-from monque_core.store.handle import Handle
-from monque_core.store.listing import Listing, Order
+from monque_core.store.driver import Driver
+from monque_core.store.listing import JobListing, Order
 from monque_core.sync.monque import SyncMonque
 from monque_core.testing.report import tell_jobs
 
@@ -32,8 +32,8 @@ async def read(database: object, *, in_place: bool) -> list[AnyJob]:
     if isinstance(database, (Monque, SyncMonque)):
         module = "monque_core.testing" + (".sync" if isinstance(database, SyncMonque) else "")
         raise TypeError(f"the assertions about a {type(database).__name__} are in {module}")
-    handle = Handle(database, in_place=in_place)
-    listing = Listing(handle.collection(Options.collection_name))
+    handle = Driver(database, in_place=in_place)
+    listing = JobListing(handle.collection(Options.collection_name))
     return await listing.find({}, _OLDEST_FIRST, ALL, 0)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from unittest.mock import ANY
 
 from monque_core.jobs.job import JobStatus
-from monque_core.sync.counter import run_in_place
+from monque_core.sync.blocking_api import run_in_place
 from monque_core.sync.monque import SyncMonque
 from monque_core.testing.expectation import Expectation
 from monque_core.testing.report import check

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from monque_core.store.handle import Document
+    from monque_core.store.driver import Document
 
 REMOVE: Final = "$$REMOVE"
 

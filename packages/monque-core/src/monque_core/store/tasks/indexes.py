@@ -9,7 +9,7 @@ from pymongo import ASCENDING, IndexModel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from monque_core.store.handle import Document
+    from monque_core.store.driver import Document
 
 # A query is served by a partial index only if it repeats these predicates word for word: that a
 # date is asked for does not tell MongoDB that only dates are meant.

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from datetime import datetime
 
-    from monque_core.store.handle import Collection, Document, Handle
+    from monque_core.store.driver import Collection, Document, Driver
     from monque_core.store.paging import Start
-    from monque_core.store.tasks.progress import Progress
+    from monque_core.store.tasks.planner_state import PlannerState
     from monque_core.tasks.record import TaskRecord
     from monque_core.tasks.selector import TaskSelector
 
@@ -45,8 +45,8 @@ class Chosen:
 class TaskListing:
     """The records of every task that was ever declared."""
 
-    def __init__(self, handle: Handle, progress: Progress) -> None:
-        self._handle = handle
+    def __init__(self, handle: Driver, progress: PlannerState) -> None:
+        self._driver = handle
         self._progress = progress
 
     async def page(
@@ -95,7 +95,7 @@ class TaskListing:
             Chosen(
                 collection,
                 f"{database}.{collection}",
-                self._handle.collection(records_name(collection), database),
+                self._driver.collection(records_name(collection), database),
                 _filter(selector, names[database, collection]),
             )
             for database, collection in sorted(names)

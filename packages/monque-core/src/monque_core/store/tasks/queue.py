@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from monque_core.errors import MonqueError
+from monque_core.store.rejected import Rejected
 from monque_core.store.selection import one_of
 from monque_core.store.tasks.documents import InvalidRecordError, to_record
 from monque_core.store.tasks.indexes import IS_DATE
@@ -16,9 +17,8 @@ from monque_core.store.tasks.transitions import (
     WAITING,
     claim,
     due,
-    set_aside,
+    quarantine,
 )
-from monque_core.store.turned_away import TurnedAway
 from monque_core.tasks.record import TaskRecord, TaskStatus
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from bson import ObjectId
 
-    from monque_core.store.contact import Contact
-    from monque_core.store.handle import Collection, Document
-    from monque_core.store.tasks.transitions import Claimant
+    from monque_core.store.connectivity import Connectivity
+    from monque_core.store.driver import Collection, Document
+    from monque_core.store.tasks.transitions import RecordOwner
     from monque_core.tasks.definition import Definition
 
 _CANDIDATE_FIELDS = {"task": 1, "status": 1, "attempts": 1}
@@ -46,12 +46,12 @@ class TaskCandidate:
 
 
 @dataclass(frozen=True, slots=True)
-class UnreadableRecord(TurnedAway):
+class RejectedRecord(Rejected):
     """A document in the queue that is no record, and was set aside as failed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Spent(TurnedAway):
+class ExhaustedRecord(Rejected):
     """A record whose last run never ended, and was failed instead of being handed out."""
 
     record: TaskRecord
@@ -63,18 +63,18 @@ class TaskQueue:
     def __init__(
         self,
         records: Collection,
-        claimant: Claimant,
+        claimant: RecordOwner,
         definitions: Mapping[str, Definition],
-        contact: Contact,
+        connectivity: Connectivity,
     ) -> None:
         self._records = records
         self._claimant = claimant
         self._definitions = definitions
-        self._contact = contact
+        self._connectivity = connectivity
 
     async def look(
         self, names: Sequence[str], limit: int, now: datetime
-    ) -> list[TaskCandidate | TurnedAway]:
+    ) -> list[TaskCandidate | Rejected]:
         """See the first due records of all these tasks together, in one cheap query."""
         documents = await self._records.find(
             {"task": one_of(names), **due(now, self._statuses)},
@@ -86,7 +86,7 @@ class TaskQueue:
 
     async def look_at_each(
         self, limits: Mapping[str, int], now: datetime
-    ) -> list[TaskCandidate | TurnedAway]:
+    ) -> list[TaskCandidate | Rejected]:
         """See the first due records of each task, so that none hides another; still one query."""
         branches = [self._first_due(name, limit, now) for name, limit in limits.items()]
         pipeline = branches[0] + [
@@ -116,19 +116,19 @@ class TaskQueue:
 
     async def claim_first(
         self, name: str, token: ObjectId, now: datetime
-    ) -> TaskRecord | TurnedAway | None:
+    ) -> TaskRecord | Rejected | None:
         """Claim the first due record of a task in a single operation."""
         return await self._claim_single({}, name, token, now)
 
     async def claim_one(
         self, candidate: TaskCandidate, token: ObjectId, now: datetime
-    ) -> TaskRecord | TurnedAway | None:
+    ) -> TaskRecord | Rejected | None:
         """Claim this record by itself."""
         return await self._claim_single({"_id": candidate.id}, candidate.name, token, now)
 
     async def claim_batch(
         self, candidates: Sequence[TaskCandidate], token: ObjectId, now: datetime
-    ) -> list[TaskRecord | TurnedAway]:
+    ) -> list[TaskRecord | Rejected]:
         """Claim as many of these as are still to be had."""
         chosen = {"_id": {"$in": [candidate.id for candidate in candidates]}}
         names = dict.fromkeys(candidate.name for candidate in candidates)
@@ -138,7 +138,7 @@ class TaskQueue:
             return []
         return await self._read_back(chosen, token, now)
 
-    async def claimed_with(self, token: ObjectId, at: datetime) -> list[TaskRecord | TurnedAway]:
+    async def claimed_with(self, token: ObjectId, at: datetime) -> list[TaskRecord | Rejected]:
         """Read back what a token has claimed at that time, though no reply told of it."""
         # What the claim wrote beside its token, which has no index of its own, finds it.
         lock = {
@@ -156,7 +156,7 @@ class TaskQueue:
     def _statuses(self) -> tuple[str, ...]:
         """Give what may be claimed: no lock that MongoDB itself may have kept from renewal."""
         renewal = self._claimant.renewal_interval.total_seconds()
-        return ACTIVE if self._contact.could_hear(renewal) else WAITING
+        return ACTIVE if self._connectivity.could_hear(renewal) else WAITING
 
     def _first_due(self, name: str, limit: int, now: datetime) -> list[Document]:
         return [
@@ -168,7 +168,7 @@ class TaskQueue:
 
     async def _claim_single(
         self, selection: Document, name: str, token: ObjectId, now: datetime
-    ) -> TaskRecord | TurnedAway | None:
+    ) -> TaskRecord | Rejected | None:
         definition = self._definitions[name]
         step = claim(selection, [definition], self._claimant, token, now, self._statuses)
         document = await self._records.find_one_and_update(step.filter, step.update, sort=DUE_ORDER)
@@ -176,7 +176,7 @@ class TaskQueue:
 
     async def _read_back(
         self, selection: Document, token: ObjectId, now: datetime, *, majority: bool = False
-    ) -> list[TaskRecord | TurnedAway]:
+    ) -> list[TaskRecord | Rejected]:
         """Read what carries the token, which alone proves that a claim was made."""
         documents = await self._records.find({**selection, "claimToken": token}, majority=majority)
         records = [await self._read(document, now) for document in documents]
@@ -184,35 +184,35 @@ class TaskQueue:
         records.sort(key=_due_rank)
         return records
 
-    async def _read(self, document: Document, now: datetime) -> TaskRecord | TurnedAway:
+    async def _read(self, document: Document, now: datetime) -> TaskRecord | Rejected:
         try:
             record = to_record(document)
         except InvalidRecordError as error:
-            return await self._set_aside(document["_id"], error, now)
+            return await self._set_quarantine(document["_id"], error, now)
         if record.is_running:
             return record
         reason = f"{record.name} {record.source_id!r} was given up: {record.last_error}"
-        return Spent(record.id, MonqueError(reason), record)
+        return ExhaustedRecord(record.id, MonqueError(reason), record)
 
     async def _candidates(
         self, documents: Sequence[Document], now: datetime
-    ) -> list[TaskCandidate | TurnedAway]:
-        candidates: list[TaskCandidate | TurnedAway] = []
+    ) -> list[TaskCandidate | Rejected]:
+        candidates: list[TaskCandidate | Rejected] = []
         for document in documents:
             if type(document["task"]) is str:
                 candidates.append(_candidate(document))
             else:
                 error = InvalidRecordError("task", document["task"])
-                candidates.append(await self._set_aside(document["_id"], error, now))
+                candidates.append(await self._set_quarantine(document["_id"], error, now))
         return candidates
 
-    async def _set_aside(
+    async def _set_quarantine(
         self, record_id: object, error: InvalidRecordError, now: datetime
-    ) -> UnreadableRecord:
+    ) -> RejectedRecord:
         """Fail a document that is no record, so that it is met only once."""
-        step = set_aside(record_id, str(error), now)
+        step = quarantine(record_id, str(error), now)
         await self._records.update_one(step.filter, step.update)
-        return UnreadableRecord(record_id, error)
+        return RejectedRecord(record_id, error)
 
 
 def _candidate(document: Document) -> TaskCandidate:
@@ -225,8 +225,8 @@ def _candidate(document: Document) -> TaskCandidate:
     )
 
 
-def _due_rank(record: TaskRecord | TurnedAway) -> tuple[int, Any]:
+def _due_rank(record: TaskRecord | Rejected) -> tuple[int, Any]:
     """Order by what the claim has left of the time it was due."""
-    if isinstance(record, TurnedAway) or record.due_at is None:
+    if isinstance(record, Rejected) or record.due_at is None:
         return (0, 0)
     return (1, record.due_at)

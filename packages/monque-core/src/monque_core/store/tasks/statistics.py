@@ -11,16 +11,16 @@ from pymongo.errors import ExecutionTimeout
 from monque_core.errors import AggregationTimeoutError
 from monque_core.store.tasks.documents import records_name
 from monque_core.store.tasks.expressions import date_or
-from monque_core.store.tasks.progress import LEADER
+from monque_core.store.tasks.planner_state import LEADER
 from monque_core.tasks.record import TaskStatus
 from monque_core.tasks.views import ReactiveStats, ReactiveTaskStats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from monque_core.store.handle import Document, Handle
+    from monque_core.store.driver import Document, Driver
     from monque_core.store.leases import Leases
-    from monque_core.store.tasks.progress import DeclaredTask, Progress
+    from monque_core.store.tasks.planner_state import DeclaredTask, PlannerState
 
 _LONGEST_MS = 30_000
 _NO_TIME = timedelta(0)
@@ -29,8 +29,8 @@ _NO_TIME = timedelta(0)
 class TaskStatistics:
     """The reactive tasks in figures."""
 
-    def __init__(self, handle: Handle, progress: Progress, leases: Leases) -> None:
-        self._handle = handle
+    def __init__(self, handle: Driver, progress: PlannerState, leases: Leases) -> None:
+        self._driver = handle
         self._progress = progress
         self._leases = leases
 
@@ -63,7 +63,7 @@ class TaskStatistics:
         parked: dict[str, int],
         now: datetime,
     ) -> list[ReactiveTaskStats]:
-        records = self._handle.collection(records_name(collection), database)
+        records = self._driver.collection(records_name(collection), database)
         pipeline = _pipeline(records.name, [task.declaration.name for task in tasks])
         try:
             rows = await records.aggregate(pipeline, maxTimeMS=_LONGEST_MS)

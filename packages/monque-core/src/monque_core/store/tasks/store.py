@@ -12,22 +12,22 @@ from pymongo.errors import OperationFailure
 from monque_core.durations import to_timedelta
 from monque_core.store.tasks.documents import records_name
 from monque_core.store.tasks.indexes import task_indexes
-from monque_core.store.tasks.ledger import TaskLedger
 from monque_core.store.tasks.listing import TaskListing
-from monque_core.store.tasks.planning import Planning, TaskBrokenError
-from monque_core.store.tasks.progress import Progress
+from monque_core.store.tasks.outcomes import TaskOutcomes
+from monque_core.store.tasks.plan_writer import PlanWriter, TaskBrokenError
+from monque_core.store.tasks.planner_state import PlannerState
 from monque_core.store.tasks.queue import TaskQueue
-from monque_core.store.tasks.sources import Sources
+from monque_core.store.tasks.record_cleanup import RecordCleanup
+from monque_core.store.tasks.source_collections import SourceCollections
 from monque_core.store.tasks.statistics import TaskStatistics
-from monque_core.store.tasks.transitions import Claimant
-from monque_core.store.tasks.upkeep import Upkeep
+from monque_core.store.tasks.transitions import RecordOwner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import timedelta
 
     from monque_core.options import Options
-    from monque_core.store.handle import Collection, Handle
+    from monque_core.store.driver import Collection, Driver
     from monque_core.store.leases import Leases
     from monque_core.tasks.definition import Declaration, Definition
 
@@ -37,7 +37,7 @@ class Records:
     """The records of the tasks on one source collection."""
 
     queue: TaskQueue
-    ledger: TaskLedger
+    outcomes: TaskOutcomes
     renewal_interval: timedelta
     """How often claims on them are renewed."""
 
@@ -45,25 +45,25 @@ class Records:
 class TaskStore:
     """The records, and how far the planner is."""
 
-    def __init__(self, handle: Handle, meta: Collection, leases: Leases, options: Options) -> None:
-        self._handle = handle
+    def __init__(self, handle: Driver, meta: Collection, leases: Leases, options: Options) -> None:
+        self._driver = handle
         self._options = options
-        self.progress = Progress(meta)
-        self.sources = Sources(handle)
-        self.planning = Planning(handle)
-        self.upkeep = Upkeep(handle)
+        self.progress = PlannerState(meta)
+        self.sources = SourceCollections(handle)
+        self.planning = PlanWriter(handle)
+        self.upkeep = RecordCleanup(handle)
         self.listing = TaskListing(handle, self.progress)
         self.statistics = TaskStatistics(handle, self.progress, leases)
 
     @property
     def database(self) -> str:
         """Give the name of the database that is meant where none is named."""
-        return self._handle.native.name
+        return self._driver.native.name
 
     def place_of(self, collection: object) -> tuple[str, str]:
         """Give the names of a source collection's database and of itself."""
         if isinstance(collection, str):
-            return self._handle.native.name, collection
+            return self._driver.native.name, collection
         native = collection
         if type(collection).__module__.split(".")[0] == "motor":
             native = getattr(collection, "delegate", None)
@@ -78,7 +78,7 @@ class TaskStore:
         """Create the indexes of a task's records; raise `TaskBrokenError` if they cannot be."""
         if self._options.skip_index_creation:
             return
-        records = self._handle.collection(
+        records = self._driver.collection(
             records_name(declaration.collection), declaration.database
         )
         try:
@@ -90,13 +90,13 @@ class TaskStore:
         self, database: str, collection: str, definitions: Mapping[str, Definition]
     ) -> Records:
         """Give the records of a source collection to whoever runs these tasks."""
-        records = self._handle.collection(records_name(collection), database)
-        claimant = Claimant(
+        records = self._driver.collection(records_name(collection), database)
+        claimant = RecordOwner(
             self._options.scheduler_instance_id,
             to_timedelta(self._options.reactive_options.visibility_timeout),
         )
         return Records(
-            TaskQueue(records, claimant, definitions, self._handle.contact),
-            TaskLedger(records, claimant, definitions),
+            TaskQueue(records, claimant, definitions, self._driver.connectivity),
+            TaskOutcomes(records, claimant, definitions),
             claimant.renewal_interval,
         )

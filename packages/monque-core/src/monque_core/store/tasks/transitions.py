@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from monque_core.store.selection import one_of
-from monque_core.store.tasks.changes import next_run
 from monque_core.store.tasks.expressions import (
     REMOVE,
     array_or_empty,
@@ -27,13 +26,14 @@ from monque_core.store.tasks.expressions import (
     one_among,
 )
 from monque_core.store.tasks.indexes import IS_DATE
+from monque_core.store.tasks.plan_updates import next_run
 from monque_core.store.transitions import Transition
 from monque_core.tasks.outcome import (
     Deferred,
     Failed,
-    GivenUp,
     Outcome,
     Released,
+    Retrying,
     Skipped,
     Succeeded,
 )
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from bson import ObjectId
 
-    from monque_core.store.handle import Document
+    from monque_core.store.driver import Document
     from monque_core.tasks.definition import Declaration, Definition
     from monque_core.tasks.record import ExecutionStatusName, TaskRecord
 
@@ -61,7 +61,7 @@ _RUNNING: Final[Document] = {"$in": list(TaskStatus.RUNNING)}
 
 
 @dataclass(frozen=True, slots=True)
-class Claimant:
+class RecordOwner:
     """Who claims, and for how long a claim holds unless it is renewed."""
 
     instance_id: str
@@ -81,7 +81,7 @@ def due(now: datetime, statuses: Sequence[str] = ACTIVE) -> Document:
 def claim(
     selection: Document,
     definitions: Sequence[Definition],
-    claimant: Claimant,
+    claimant: RecordOwner,
     token: ObjectId,
     now: datetime,
     statuses: Sequence[str] = ACTIVE,
@@ -144,12 +144,12 @@ def claim(
     )
 
 
-def renew(records: Sequence[TaskRecord], claimant: Claimant, now: datetime) -> Transition:
+def renew(records: Sequence[TaskRecord], claimant: RecordOwner, now: datetime) -> Transition:
     """Keep claims alive: the lock expires later."""
     return Transition(held(records, claimant), {"$set": {"nextRunAt": now + claimant.visibility}})
 
 
-def held(records: Sequence[TaskRecord], claimant: Claimant) -> Document:
+def held(records: Sequence[TaskRecord], claimant: RecordOwner) -> Document:
     """Match those of the records that still belong to their claims."""
     return {
         "_id": {"$in": [record.id for record in records]},
@@ -164,7 +164,7 @@ def settle(
     outcome: Outcome,
     duration: timedelta | None,
     definition: Definition,
-    claimant: Claimant,
+    claimant: RecordOwner,
     now: datetime,
 ) -> Transition:
     """Write one outcome: processing → completed, failed or pending; dirty → pending."""
@@ -189,7 +189,7 @@ def settle(
     )
 
 
-def set_aside(record_id: object, reason: str, now: datetime) -> Transition:
+def quarantine(record_id: object, reason: str, now: datetime) -> Transition:
     """Give up a document that is not readable as a record: → failed."""
     return Transition(
         {"_id": record_id, "status": {"$in": list(ACTIVE)}},
@@ -254,11 +254,11 @@ def _after(
             if isinstance(outcome, Skipped):
                 return clean, dirty, ExecutionStatus.SKIPPED, None
             return clean, dirty, ExecutionStatus.COMPLETED, None
-        case Failed(reason, at):
+        case Retrying(reason, at):
             ended = {"firstErrorAt": first_error, "lastError": literal(reason)}
             clean = {**ended, "status": TaskStatus.PENDING, "nextRunAt": at}
             return clean, {**ended, **anew} if reset else clean, ExecutionStatus.FAILED, reason
-        case GivenUp(reason):
+        case Failed(reason):
             ended = {
                 "firstErrorAt": first_error,
                 "lastError": literal(reason),

@@ -1,0 +1,83 @@
+"""Whether MongoDB has answered lately, and in time."""
+
+from __future__ import annotations
+
+import time
+
+from monque_core.options import SHORTEST_HEARTBEAT, STALE_AFTER_HEARTBEATS
+
+_SHORTEST_GAP = SHORTEST_HEARTBEAT.total_seconds()
+
+
+class Connectivity:
+    """The last time MongoDB answered, and the gaps in which nobody's heartbeat got through.
+
+    A server that freezes loses no connection: an answer that takes long is such a gap, too.
+    """
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+        self._has_answered = False
+        self._lost_at = float("-inf")
+        self._gaps: list[tuple[float, float]] = []
+        self._gracious_until = 0.0
+        self.is_lost = False
+        self.outages = 0
+
+    def made(self, asked_at: float, *, at_leisure: bool = False) -> None:
+        """Note the answer to a question of that time, by `time.monotonic()`.
+
+        Where MongoDB may take its time, a late answer is no gap.
+        """
+        if self.is_lost and asked_at < self._lost_at:
+            # It was on its way before the connection broke.
+            return
+        now = time.monotonic()
+        silent_since = now if at_leisure else asked_at
+        gap = now - (min(silent_since, self._last) if self.is_lost else silent_since)
+        if gap >= _SHORTEST_GAP:
+            self._gaps = [kept for kept in self._gaps if _counts(kept, now)]
+            self._gaps.append((gap, now))
+        self._last = now
+        self._has_answered = True
+        self.is_lost = False
+
+    def lost(self) -> None:
+        """Note that MongoDB could not be reached."""
+        self._lost_at = time.monotonic()
+        if not self.is_lost:
+            self.is_lost = True
+            self.outages += 1
+
+    def be_gracious(self, seconds: float) -> None:
+        """Blame no owner for its silence so long: what happened before we came is not known."""
+        self._gracious_until = time.monotonic() + seconds
+
+    @property
+    def is_made(self) -> bool:
+        """Whether MongoDB answered when it was last asked."""
+        return self._has_answered and not self.is_lost
+
+    @property
+    def asked_at(self) -> float:
+        """Return when MongoDB last answered, or failed to, by `time.monotonic()`."""
+        return max(self._last, self._lost_at)
+
+    @property
+    def age(self) -> float:
+        """Tell how many seconds ago MongoDB answered."""
+        return time.monotonic() - self._last if self._has_answered else float("inf")
+
+    def could_hear(self, heartbeat_seconds: float) -> bool:
+        """Tell whether a silence of three such heartbeats is the owner's, not MongoDB's."""
+        patience = STALE_AFTER_HEARTBEATS * heartbeat_seconds
+        now = time.monotonic()
+        return now >= self._gracious_until and all(
+            gap < heartbeat_seconds or now - ended_at >= patience for gap, ended_at in self._gaps
+        )
+
+
+def _counts(gap: tuple[float, float], now: float) -> bool:
+    """Tell whether a gap can still explain the silence of anyone."""
+    length, ended_at = gap
+    return now - ended_at < STALE_AFTER_HEARTBEATS * length

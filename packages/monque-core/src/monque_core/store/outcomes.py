@@ -1,0 +1,289 @@
+"""Keeping claims alive and writing down how they end."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import UTC
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from bson import ObjectId
+from pymongo import UpdateMany
+from pymongo.errors import DuplicateKeyError, WriteError
+
+from monque_core.jobs.job import AnyJob, Job, JobStatus
+from monque_core.jobs.outcome import (
+    Completed,
+    Failed,
+    OccurrenceFailed,
+    Outcome,
+    Released,
+    Retrying,
+)
+from monque_core.store.documents import to_document
+from monque_core.store.transitions import (
+    Owner,
+    Transition,
+    complete,
+    release,
+    renew,
+    settle,
+)
+from monque_core.store.write_errors import write_each
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Sequence
+    from datetime import datetime
+
+    from monque_core.store.driver import Collection, Document
+
+_OWNER_FIELDS = {"status": 1, "claimedBy": 1, "claimToken": 1}
+_STATE_FIELDS = {
+    **_OWNER_FIELDS,
+    "failCount": 1,
+    "claims": 1,
+    "nextRunAt": 1,
+    "repeatInterval": 1,
+    "timezone": 1,
+    "data": 1,
+}
+
+
+@dataclass(slots=True, eq=False)
+class Settlement:
+    """The outcome of one claim, to be written down."""
+
+    job: AnyJob
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Rescheduled:
+    """The schedule was changed while the job ran: its next tick must be reckoned again."""
+
+    repeat_interval: str | None
+    timezone: str | None
+    data: object = field(default=None, compare=False)
+
+
+Loss: TypeAlias = Literal["lost", "deleted"]
+"""Why a claim is no longer ours: another has the job, or nobody, for it was deleted."""
+Verdict: TypeAlias = Literal["written"] | Loss | Rescheduled
+
+
+class Outcomes:
+    """The processing side of the jobs collection."""
+
+    def __init__(self, collection: Collection, owner: Owner) -> None:
+        self._collection = collection
+        self._owner = owner
+
+    async def renew(
+        self, jobs: Sequence[AnyJob], now: datetime
+    ) -> dict[tuple[Hashable, ObjectId | None], Loss]:
+        """Keep claims alive; return (id, token) of those that are no longer ours, and why."""
+        step = renew(jobs, self._owner, now)
+        try:
+            if await self._collection.update_many(step.filter, step.update) == len(jobs):
+                return {}
+        except WriteError:
+            # One that the server refuses must not cost the others their claims.
+            await write_each(self._collection, [job.id for job in jobs], step)
+            raise
+        found = await self._collection.find(
+            {"_id": {"$in": [job.id for job in jobs]}}, projection=_OWNER_FIELDS
+        )
+        states = {document["_id"]: document for document in found}
+        return {
+            (job.id, job.claim_token): "lost" if job.id in states else "deleted"
+            for job in jobs
+            if not self._is_ours(job, states.get(job.id, {}))
+        }
+
+    async def settle(self, settlements: Sequence[Settlement], now: datetime) -> list[Verdict]:
+        """Write outcomes in one round trip, and say for each what became of it."""
+        occurrences = [one for one in settlements if isinstance(one.outcome, OccurrenceFailed)]
+        if not occurrences:
+            return await self._settle_group(settlements, now)
+        grouped = [one for one in settlements if not isinstance(one.outcome, OccurrenceFailed)]
+        verdicts = dict(zip(grouped, await self._settle_group(grouped, now), strict=True))
+        for one in occurrences:
+            verdicts[one] = await self._settle_occurrence(one, now)
+        return [verdicts[one] for one in settlements]
+
+    async def _settle_group(
+        self, settlements: Sequence[Settlement], now: datetime
+    ) -> list[Verdict]:
+        if not settlements:
+            return []
+        requests = [
+            UpdateMany(step.filter, step.update) for step in _steps(settlements, self._owner, now)
+        ]
+        matched, _ = await self._collection.bulk_write(requests)
+        if matched == len(settlements):
+            return ["written"] * len(settlements)
+        states = await self._states([one.job.id for one in settlements])
+        return [_judge(one, states.get(one.job.id), self._owner) for one in settlements]
+
+    async def _settle_occurrence(self, settlement: Settlement, now: datetime) -> Verdict:
+        """Leave the failed occurrence behind, then move the schedule on.
+
+        The copy's id follows from the occurrence, so that whoever repeats this after a crash
+        between the two writes makes no second one.
+        """
+        job, outcome = settlement.job, settlement.outcome
+        assert isinstance(outcome, OccurrenceFailed)
+        step = renew([job], self._owner, now)
+        stored = await self._collection.find_one_and_update(step.filter, step.update)
+        if stored is None:
+            states = await self._states([job.id])
+            return _judge(settlement, states.get(job.id), self._owner)
+        schedule = _schedule_of(stored)
+        if schedule != Rescheduled(job.repeat_interval, job.timezone):
+            return schedule
+        copy = _failed_copy(job, stored.get("data"), outcome.reason, now)
+        await self._leave_behind(copy)
+        (verdict,) = await self._settle_group([settlement], now)
+        if isinstance(verdict, Rescheduled) or (verdict == "lost" and await self._is_open(job)):
+            # Whether there is an occurrence to leave behind is open again, or up to others.
+            mine = {"_id": copy.id, "status": JobStatus.FAILED, "claimToken": copy.claim_token}
+            await self._collection.delete_one(mine)
+        return verdict
+
+    async def _leave_behind(self, copy: AnyJob) -> None:
+        """Store the copy of a failed occurrence, or take over the one that is there."""
+        there, mine = {"_id": copy.id, "status": JobStatus.FAILED}, copy.claim_token
+        is_stored = False
+        while not is_stored:
+            try:
+                await self._collection.insert_one(to_document(copy))
+                is_stored = True
+            except DuplicateKeyError:
+                # Of a run before this one, which takes it back unless it is told whose it is now;
+                # or by now of an operator, who has it retried. Or it has just been taken back.
+                taken_over = await self._collection.update_one(
+                    there, {"$set": {"claimToken": mine}}
+                )
+                is_stored = bool(taken_over or await self._collection.find_one({"_id": copy.id}))
+
+    async def _is_open(self, job: AnyJob) -> bool:
+        """Tell whether a schedule is still at this occurrence, which may yet end in any way."""
+        state = (await self._states([job.id])).get(job.id)
+        return state is not None and state.get("nextRunAt") == job.next_run_at
+
+    def _is_ours(self, job: AnyJob, state: Document) -> bool:
+        return (
+            state.get("status") == JobStatus.PROCESSING
+            and state.get("claimedBy") == self._owner.instance_id
+            and state.get("claimToken") == job.claim_token
+        )
+
+    async def _states(self, ids: Sequence[ObjectId]) -> dict[ObjectId, Document]:
+        documents = await self._collection.find(
+            {"_id": {"$in": list(ids)}}, projection=_STATE_FIELDS
+        )
+        return {document["_id"]: document for document in documents}
+
+
+def _steps(settlements: Iterable[Settlement], owner: Owner, now: datetime) -> Iterable[Transition]:
+    """Pair the ids of each claim with its one token, so that no run settles another's claim."""
+    completed: defaultdict[object, list[ObjectId]] = defaultdict(list)
+    released: defaultdict[object, list[ObjectId]] = defaultdict(list)
+    for settlement in settlements:
+        job, outcome = settlement.job, settlement.outcome
+        if isinstance(outcome, Completed):
+            completed[job.claim_token].append(job.id)
+        elif isinstance(outcome, Released):
+            released[job.claim_token].append(job.id)
+        else:
+            yield settle(job, outcome, owner, now)
+    for token, ids in completed.items():
+        yield complete(ids, token, owner, now)
+    for token, ids in released.items():
+        yield release(ids, token, owner, now)
+
+
+def _judge(settlement: Settlement, state: Document | None, owner: Owner) -> Verdict:
+    """Tell a lost reply from a lost claim by what is stored now."""
+    job = settlement.job
+    if state is None:
+        return "deleted"
+    if state.get("claimToken") != job.claim_token:
+        return "written" if _has_gone_on(settlement, state) else "lost"
+    if state["status"] == JobStatus.PROCESSING:
+        if state.get("claimedBy") != owner.instance_id:
+            return "lost"
+        return _schedule_of(state)
+    return "lost" if _is_anothers_doing(settlement, state) else "written"
+
+
+def _has_gone_on(settlement: Settlement, state: Document) -> bool:
+    """Tell whether an outcome was written, without a reply, before others took the job on.
+
+    The counts tell: a release takes its claim off them, and of later claims all have failed but
+    for one that runs or succeeded.
+    """
+    job, failures, claims = settlement.job, state.get("failCount"), state.get("claims")
+    if not state.get("claimToken") or not isinstance(failures, int) or not isinstance(claims, int):
+        return False
+    later = claims - job.claims
+    match settlement.outcome:
+        case Released():
+            return later == 0
+        case Retrying():
+            failed = later - (state["status"] in (JobStatus.PROCESSING, JobStatus.COMPLETED))
+            return later > 0 and failures - job.fail_count == 1 + failed
+        case _:
+            return False
+
+
+def _schedule_of(document: Document) -> Rescheduled:
+    return Rescheduled(
+        document.get("repeatInterval"), document.get("timezone"), document.get("data")
+    )
+
+
+def _is_anothers_doing(settlement: Settlement, state: Document) -> bool:
+    """Tell whether someone else took the job from us and left our token on it.
+
+    Instances that know nothing of tokens do that when they recover stale jobs.
+    """
+    job, status = settlement.job, state["status"]
+    put_back = status == JobStatus.PENDING and state.get("nextRunAt") == job.next_run_at
+    match settlement.outcome:
+        case Completed():
+            return bool(status != JobStatus.COMPLETED)
+        case Failed():
+            return bool(status != JobStatus.FAILED)
+        case Retrying():
+            return bool((state.get("failCount") or 0) <= job.fail_count)
+        case Released():
+            return False
+        case _:
+            return put_back
+
+
+def _failed_copy(job: AnyJob, data: object, reason: str | None, now: datetime) -> AnyJob:
+    return Job(
+        id=_occurrence_id(job),
+        name=job.name,
+        data=data,
+        status=JobStatus.FAILED,
+        next_run_at=job.next_run_at,
+        created_at=now,
+        updated_at=now,
+        fail_count=job.fail_count + 1,
+        fail_reason=reason,
+        claim_token=job.claim_token,
+        priority=job.priority,
+        max_retries=job.max_retries,
+        timeout=job.timeout,
+    )
+
+
+def _occurrence_id(job: AnyJob) -> ObjectId:
+    seconds = int(job.next_run_at.astimezone(UTC).timestamp())
+    stamp = (seconds & 0xFFFFFFFF).to_bytes(4, "big")
+    identity = f"{job.id}:{job.next_run_at.isoformat()}".encode()
+    return ObjectId(stamp + hashlib.sha256(identity).digest()[:8])

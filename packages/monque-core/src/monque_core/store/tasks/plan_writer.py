@@ -1,0 +1,285 @@
+"""Writing down what changed documents mean for the records of a task, on the server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import bson
+from bson import Timestamp
+from bson.errors import InvalidDocument
+from pymongo import UpdateMany
+from pymongo.errors import DuplicateKeyError, OperationFailure
+
+from monque_core.errors import MonqueConnectionError, MonqueError
+from monque_core.store.tasks.documents import records_name
+from monque_core.store.tasks.expressions import either, literal
+from monque_core.store.tasks.plan_updates import (
+    Deletion,
+    JobStreams,
+    change,
+    rearm,
+    rearm_all,
+    rearm_deleted,
+)
+from monque_core.store.tasks.transitions import rerun
+from monque_core.tasks.record import TaskStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from monque_core.store.driver import Collection, Document, Driver
+    from monque_core.tasks.definition import Declaration
+
+# Claims and outcomes are written beside the snapshot, and must fit whatever their length.
+LARGEST_SNAPSHOT_BYTES: Final = 15 * 1024 * 1024
+# A collection of another collation has no index by which its strings could be merged, and would
+# take "paid" and "PAID" for equal values.
+_COLLATION: Final = {"locale": "simple"}
+_DUPLICATE_KEY_ATTEMPTS: Final = 3
+# Locks, conflicts, interruptions, time limits, dropped plans and cursors, a full disk.
+_PASSING_CODES: Final = frozenset(
+    {24, 43, 46, 50, 64, 112, 136, 175, 202, 225, 237, 246, 262, 11601, 14031}
+)
+# The records' own validation, the service's quota: no document is to blame for them.
+_SYSTEMIC_CODES: Final = frozenset({121, 8000})
+
+
+class TaskBrokenError(MonqueError):
+    """A task cannot be planned, whatever the document."""
+
+    def __init__(self, task: str, error: Exception) -> None:
+        details = getattr(error, "details", None) or {}
+        reason = details.get("errmsg") or error
+        super().__init__(f"the reactive task {task!r} cannot be planned at all: {reason}")
+        self.task = task
+
+
+@dataclass(slots=True)
+class PlanResult:
+    """What came of planning."""
+
+    matched: int = 0
+    """How many of the documents match; what they mean for their records is the server's to know."""
+    parked: list[tuple[Any, Exception]] = field(default_factory=list)
+    """The ids of documents that cannot be planned, and why."""
+
+    @property
+    def parked_ids(self) -> list[Any]:
+        """Give the ids alone."""
+        return [source_id for source_id, _ in self.parked]
+
+
+@dataclass(frozen=True, slots=True)
+class _Flush:
+    """What one round of planning is about."""
+
+    declaration: Declaration
+    now: datetime
+    term: int
+    observed_at: Timestamp | None = None
+    """A cluster time: no write up to it is missing in the documents that are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Touched:
+    """A document that changed; if it was deleted, coming back is news."""
+
+    id: Any
+    deletion: Deletion | None = None
+
+
+class PlanWriter:
+    """The leader's side of the records."""
+
+    def __init__(self, handle: Driver) -> None:
+        self._driver = handle
+
+    async def plan(
+        self,
+        declaration: Declaration,
+        changes: JobStreams,
+        now: datetime,
+        term: int,
+    ) -> PlanResult:
+        """Bring the records of a task in line with these documents as they are now.
+
+        Raise `MonqueConnectionError` when all must be tried again, in a new term, and
+        `TaskBrokenError` when the task, and no document, is at fault.
+        """
+        touched = self._touched(changes)
+        planned = PlanResult()
+        if not touched:
+            return planned
+        flush = _Flush(declaration, now, term, await self._observed_at(changes))
+        works: bool | None = None
+        waiting = [touched]
+        while waiting:
+            part = waiting.pop()
+            try:
+                planned.matched += await self._attempt(flush, part)
+            except (OperationFailure, InvalidDocument) as error:
+                if works is None:
+                    works = await self._try_without_documents(flush)
+                if len(part) == 1:
+                    planned.parked.append((part[0].id, error))
+                else:
+                    half = len(part) // 2
+                    waiting += [part[half:], part[:half]]
+        return planned
+
+    async def works_at_all(self, declaration: Declaration, now: datetime) -> bool:
+        """Tell whether the task could be planned if a document were there."""
+        try:
+            return await self._try_without_documents(_Flush(declaration, now, 0))
+        except TaskBrokenError:
+            return False
+
+    async def rearm_all(
+        self, declaration: Declaration, at: Timestamp, now: datetime, term: int
+    ) -> None:
+        """Let every document of a task be news, as when its collection was dropped."""
+        step = rearm_all(declaration.name, at, term, now)
+        await self._records(declaration).update_many(step.filter, step.update)
+
+    async def rerun(self, declaration: Declaration, now: datetime) -> int:
+        """Let run again what a new version of a task asks for; tell how many records."""
+        if declaration.on_version_change == "nothing":
+            return 0
+        step = rerun(declaration.name, declaration.on_version_change, now)
+        return await self._records(declaration).update_many(step.filter, step.update)
+
+    async def _try_without_documents(self, flush: _Flush) -> bool:
+        """Let the server read and check everything; raise `TaskBrokenError` if it refuses."""
+        try:
+            await self._attempt(flush, [])
+        except (OperationFailure, InvalidDocument) as error:
+            raise TaskBrokenError(flush.declaration.name, error) from error
+        return True
+
+    async def _attempt(self, flush: _Flush, touched: Sequence[_Touched]) -> int:
+        """Plan once, and tell how many of the documents match."""
+        name = flush.declaration.name
+        attempt = 1
+        while True:
+            try:
+                return await self._write(flush, touched)
+            except DuplicateKeyError:
+                # Someone else inserted the record at this moment; now it is there to be changed.
+                if attempt == _DUPLICATE_KEY_ATTEMPTS:
+                    raise
+                attempt += 1
+            except OperationFailure as error:
+                if error.code in _PASSING_CODES:
+                    raise MonqueConnectionError(
+                        f"MongoDB cannot plan {name!r} at the moment: {error}"
+                    ) from error
+                if error.code in _SYSTEMIC_CODES:
+                    raise TaskBrokenError(name, error) from error
+                raise
+
+    async def _write(self, flush: _Flush, touched: Sequence[_Touched]) -> int:
+        declaration, term, now = flush.declaration, flush.term, flush.now
+        source = self._driver.collection(declaration.collection, declaration.database)
+        records = self._records(declaration)
+        ids = [one.id for one in touched]
+        chosen = _chosen(declaration, ids)
+        found = await source.find(chosen, projection={"_id": 1}, collation=_COLLATION)
+        matched = [document["_id"] for document in found]
+        steps = []
+        if len(matched) < len(ids) or not ids:
+            steps.append(rearm(declaration.name, ids, matched, term, now))
+        if matched:
+            # Any of them may be back: MongoDB takes ids for equal that differ in Python.
+            steps += [
+                rearm_deleted(declaration.name, one.deletion, term, now)
+                for one in touched
+                if one.deletion is not None
+            ]
+        if steps:
+            await records.bulk_write([UpdateMany(step.filter, step.update) for step in steps])
+        if matched or not ids:
+            pipeline = [
+                {"$match": chosen},
+                *_snapshots(flush),
+                change(declaration, records.name, now, term),
+            ]
+            await source.aggregate(pipeline, collation=_COLLATION)
+        return len(matched)
+
+    def _records(self, declaration: Declaration) -> Collection:
+        return self._driver.collection(records_name(declaration.collection), declaration.database)
+
+    async def _observed_at(self, changes: JobStreams) -> Timestamp | None:
+        """Return a cluster time that everything read from now on includes, None if unknown.
+
+        A majority has what the stream reported, and what the primary says that a majority has.
+        """
+        last_write = (await self._driver.command("hello")).get("lastWrite", {})
+        majority = last_write.get("majorityOpTime", {}).get("ts")
+        known = [time for time in (changes.until, majority) if isinstance(time, Timestamp)]
+        return max(known, default=None)
+
+    def _touched(self, changes: JobStreams) -> list[_Touched]:
+        """Take each id once; not all are hashable, and Python takes 1 and True for equal."""
+        touched = {self.key(id): _Touched(id) for id in changes.ids}
+        touched |= {self.key(one.id): _Touched(one.id, one) for one in changes.deletions}
+        return list(touched.values())
+
+    def key(self, id: Any) -> bytes:
+        """Tell ids apart as MongoDB does; not all of them are hashable."""
+        return bson.encode({"": id}, codec_options=self._driver.codec)
+
+
+def _chosen(declaration: Declaration, ids: Sequence[Any]) -> Document:
+    """Match those of the documents that the task is about."""
+    among: Document = {"_id": {"$in": list(ids)}}
+    return {"$and": [among, declaration.filter]} if declaration.filter else among
+
+
+def _snapshots(flush: _Flush) -> list[Document]:
+    """Make a fresh record of each document, as it is for one that has none yet."""
+    projection = flush.declaration.watch.projection()
+    due_at = flush.now + flush.declaration.debounce
+    record: Document = {
+        "task": literal(flush.declaration.name),
+        "sourceDocId": "$_id",
+        "status": TaskStatus.PENDING,
+        "attempts": 0,
+        "nextRunAt": due_at,
+        "dueAt": due_at,
+        "createdAt": flush.now,
+        "updatedAt": flush.now,
+        "lastObservedValues": _values(),
+        "plannedTerm": literal(flush.term),
+    }
+    if flush.observed_at is not None:
+        record["lastObservedAt"] = flush.observed_at
+    watched = [] if projection is None else [{"$project": projection}]
+    return [*watched, {"$replaceWith": record}]
+
+
+def _values() -> Document:
+    """Give the fields in the order of their names, for a document moves them about, but no id."""
+    fields = {
+        "$filter": {"input": {"$objectToArray": "$$ROOT"}, "cond": {"$ne": ["$$this.k", "_id"]}}
+    }
+    in_order = {"$arrayToObject": {"$sortArray": {"input": fields, "sortBy": {"k": 1}}}}
+    size = {"$bsonSize": "$$values"}
+    # There is no expression that raises an error of one's own: this one quotes what it cannot read.
+    too_large = {
+        "$toInt": {
+            "$concat": [
+                "the watched values take ",
+                {"$toString": size},
+                f" bytes and at most {LARGEST_SNAPSHOT_BYTES} fit into a record",
+            ]
+        }
+    }
+    return {
+        "$let": {
+            "vars": {"values": in_order},
+            "in": either({"$gt": [size, LARGEST_SNAPSHOT_BYTES]}, too_large, "$$values"),
+        }
+    }
