@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from typing import Any
 
@@ -11,7 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monque_core import InvalidCronError, InvalidJobError, JobSelector, Monque
-from monque_core.display import brief_message, brief_repr, cut, escape, suggestion
+from monque_core.display import (
+    brief_message,
+    brief_repr,
+    cut,
+    escape,
+    escape_lines,
+    suggestion,
+    to_json,
+)
 from monque_core.jobs.rules import check_name, check_priority, check_timeout, check_unique_key
 from monque_core.options import Options
 from monque_core.tasks.selector import TaskSelector
@@ -65,6 +74,22 @@ class TestEscape:
         assert not {unicodedata.category(each) for each in escaped} & {"Cc", "Cf", "Cs"}
         assert len(escaped.splitlines()) <= 1
         assert escape(escaped) == escaped
+
+    def test_of_lines_keeps_their_breaks_and_indents_all_but_the_first(self) -> None:
+        assert escape_lines("one\r\n\x1btwo\nthree", "  ") == "one\\r\n  \\x1btwo\n  three"
+
+
+class TestJson:
+    @quick
+    @given(st.text(st.characters(exclude_categories=[])))
+    def test_is_on_one_visible_line_and_means_the_same(self, text: str) -> None:
+        written = to_json({"text": text})
+        written.encode()
+        assert not {unicodedata.category(each) for each in written} & {"Cc", "Cf", "Cs", "Zl", "Zp"}
+        assert json.loads(written) == {"text": text}
+
+    def test_leaves_letters_of_every_script_as_they_are(self) -> None:
+        assert to_json(["送信", "naïve", "🐟"]) == '["送信", "naïve", "🐟"]'
 
 
 class TestBriefRepr:

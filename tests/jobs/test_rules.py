@@ -178,8 +178,8 @@ class TestNumbers:
     def test_any_other_max_retries_is_refused(self, max_retries) -> None:
         with pytest.raises(
             InvalidJobError,
-            match=r"^max_retries=.* is not allowed: a whole number of at least 1, "
-            r"the number of runs in all, is expected$",
+            match=r"^max_retries=.* is not allowed: "
+            r"a whole number of at least 1, the number of runs in all, is expected$",
         ):
             check_max_retries(max_retries)
 

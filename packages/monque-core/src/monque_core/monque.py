@@ -357,7 +357,7 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, IsolatingEmitter):
                 self._lifecycle.started()
             return engine, True
 
-    async def _initialize_aloud(self) -> None:
+    async def _initialize_with_log(self) -> None:
         """Initialize as a part of a start, whose log begins with it."""
         with self._lifecycle.starting():
             await self.initialize()

@@ -349,7 +349,7 @@ class SyncMonque:
             loop = self._loop_owner.enter()
             try:
                 # A handler may be at work, and use this, before the start has returned.
-                loop.call(self._monque._initialize_aloud, given_up)
+                loop.call(self._monque._initialize_with_log, given_up)
                 self._is_ready = True
                 loop.call(self._monque.start, given_up)
             except BaseException:
