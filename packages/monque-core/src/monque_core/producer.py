@@ -6,8 +6,6 @@ import logging
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
-from pymongo.errors import PyMongoError
-
 from monque_core.clock import ServerClock
 from monque_core.durations import check_limit
 from monque_core.errors import MonqueConnectionError
@@ -204,7 +202,7 @@ class Producer(ABC):
         seconds = check_limit(timeout).total_seconds()
         try:
             await self._store.ping(seconds)
-        except (MonqueConnectionError, PyMongoError) as error:
+        except MonqueConnectionError as error:
             log(logging.WARNING, f"MongoDB did not answer a ping within {seconds:g} s: {error}")
             return False
         return True

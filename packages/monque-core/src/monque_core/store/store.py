@@ -93,8 +93,11 @@ class Store:
         return server_time
 
     async def ping(self, seconds: float) -> None:
-        """Raise an error unless MongoDB answers within so many seconds."""
-        await self._handle.ping(seconds)
+        """Raise `MonqueConnectionError` unless MongoDB answers within so many seconds."""
+        try:
+            await self._handle.ping(seconds)
+        except PyMongoError as error:
+            raise MonqueConnectionError(f"MongoDB refuses a ping: {error}") from error
 
     async def read_clock(self) -> ServerTime:
         """Read the server's clock."""
