@@ -35,7 +35,7 @@ class InstanceLease(Periodic):
         self._leases = leases
         self._clock = clock
         self._instance_id = options.scheduler_instance_id
-        self._key = f"instance:{self._instance_id}"
+        self._key = lease_key(self._instance_id)
         self._holder = holder
         self._duration = options.stale_after
 
@@ -85,6 +85,11 @@ class InstanceLease(Periodic):
             f"another live instance has the id {self._instance_id!r}; "
             "give each a scheduler_instance_id of its own, or leave it out"
         )
+
+
+def lease_key(instance_id: str) -> str:
+    """Return the key of an instance's own lease."""
+    return f"instance:{instance_id}"
 
 
 def adjust(clock: Clock, reading: ServerTime) -> None:
