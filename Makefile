@@ -36,11 +36,11 @@ example: $(VENV)/.dev
 	$(RUN) examples.$(NAME) $(ARGS)
 
 test: $(VENV)/.dev
-	@echo "All tests take about 5 minutes on two cores; after a failure, ARGS=--lf repeats it alone."
+	@echo "All tests take about 8 minutes on two cores, longer beside other programs; after a failure, ARGS=--lf repeats it alone."
 	$(RUN) pytest -m "not long" -n $(TEST_WORKERS) --dist worksteal $(ARGS)
 
 test-long: $(VENV)/.dev
-	@echo "The long tests take about 4 minutes on two cores."
+	@echo "The long tests take several minutes."
 	$(RUN) pytest -m long -n 2 --dist worksteal $(ARGS)
 
 faults: $(VENV)/.dev

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from monque_core.cli.supervisor import Supervisor
-from tests.support.stored import count_by_status
+from tests.support.stored import count_by_status, stored_jobs
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -67,6 +67,88 @@ async def test_a_killed_process_is_replaced_and_sigterm_drains_all(
         assert await worker.end() == 0, worker.output
     await eventually(lambda: not is_alive(second) and not is_alive(third))
     assert await count_by_status(db) == {"completed": 8}
+
+
+_PATIENT = """
+import os
+
+import shop
+from monque_core import Monque, ReactiveOptions, SyncMonque
+from pymongo import MongoClient
+
+# Recovery by silence comes after half an hour.
+OPTIONS = {**shop.OPTIONS, "heartbeat_interval": 600, "lock_timeout": 7200}
+PACE = ReactiveOptions(visibility_timeout=3600, leader_lease=3600, flush_interval=0.01)
+
+
+def monque():
+    monque = Monque(shop.database(shop.connect()), reactive_options=PACE, **OPTIONS)
+
+    @monque.reactive("orders", name="ship", debounce=0)
+    async def ship(task):
+        shop.log.info("shipping in %d", os.getpid())
+        document = await task.document()
+        if document["kills"] == os.getpid():
+            os.kill(os.getpid(), 9)
+        shop.log.info("shipped")
+
+    return shop.handle(monque)
+
+
+def with_an_id():
+    return shop.handle(
+        Monque(shop.database(shop.connect()), scheduler_instance_id="only", **OPTIONS)
+    )
+
+
+def blocking():
+    client = MongoClient(os.environ["MONQUE_URI"])
+    return shop.handle(SyncMonque(shop.database(client), **OPTIONS))
+"""
+
+
+@pytest.mark.parametrize(
+    ("attribute", "options"),
+    [
+        ("monque", ("--processes", "2")),
+        ("blocking", ("--processes", "2")),
+        ("with_an_id", ("--reload",)),
+    ],
+)
+async def test_the_jobs_of_a_killed_process_run_again_without_waiting_for_its_silence(
+    monque: CommandLine, queue: Monque, db: Db, attribute: str, options: tuple[str, ...]
+) -> None:
+    (monque.directory / "patient.py").write_text(_PATIENT, encoding="utf-8")
+    gate = monque.directory / "gate"
+    await queue.enqueue_many("wait", [str(gate)] * 2)
+
+    async with monque.start("worker", f"patient:{attribute}", *options) as worker:
+        victim = int((await worker.hear(r"waiting in (\d+)", 2))[0])
+        own = worker.told(r"waiting in (\d+)").count(str(victim))
+        os.kill(victim, signal.SIGKILL)
+        await worker.hear(r"waiting in (\d+)", 2 + own)
+        gate.touch()
+        await worker.hear("waited", 2)
+        worker.signal(signal.SIGTERM)
+        assert await worker.end() == 0, worker.output
+    jobs = await stored_jobs(db)
+    assert {job.status for job in jobs} == {"completed"}
+    assert sum(job.claims for job in jobs) == 2 + own
+
+
+async def test_the_reactive_tasks_of_a_killed_leader_run_again_without_waiting_for_its_silence(
+    monque: CommandLine, db: Db
+) -> None:
+    (monque.directory / "patient.py").write_text(_PATIENT, encoding="utf-8")
+
+    async with monque.start("worker", "patient:monque", "--reload") as worker:
+        (victim,) = await pids(worker, 1)
+        await db["orders"].insert_one({"_id": 1, "kills": victim})
+        await worker.hear(f"shipping in {victim}")
+        await worker.hear("shipped")
+        # Somebody leads again, too.
+        await db["orders"].insert_one({"_id": 2, "kills": 0})
+        await worker.hear("shipped", 2)
 
 
 async def test_a_second_signal_ends_all_at_once(monque: CommandLine, queue: Monque) -> None:

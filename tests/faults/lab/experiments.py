@@ -75,8 +75,8 @@ async def sabotaged(
         await lab.until_quiet(6)
         # Some that are still at work when their first owner wakes up again.
         long = await lab.enqueue_many("long", [{"seconds": 3}] * 6, priority=9)
-        for job in long:
-            await lab.fleet.until_noted("run", job=job)
+        # Not all: without recovery a claim whose reply came late may stay where it is for ever.
+        await lab.fleet.until_run(long, len(long) // 2)
         for kind in kinds:
             await lab.adversary.do(kind)
         if sabotage is None:

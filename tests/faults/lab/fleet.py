@@ -129,10 +129,16 @@ class Fleet:
             while sum(self.has_noted(member.name, "up") for member in self.workers) < workers:
                 await asyncio.sleep(_LOOK_GAP)
 
-    async def until_noted(self, what: str, count: int = 1, job: str | None = None) -> None:
+    async def until_noted(self, what: str, count: int) -> None:
         """Wait until all processes together have written something down so often."""
         async with asyncio.timeout(_START_SECONDS):
-            while self.noted(what, job) < count:
+            while self.noted(what) < count:
+                await asyncio.sleep(_LOOK_GAP)
+
+    async def until_run(self, jobs: Sequence[str], count: int) -> None:
+        """Wait until so many of these jobs have begun to run."""
+        async with asyncio.timeout(_START_SECONDS):
+            while sum(self.noted("run", job) > 0 for job in jobs) < count:
                 await asyncio.sleep(_LOOK_GAP)
 
     async def stop_producers(self) -> None:

@@ -189,10 +189,16 @@ class Lab:
                 await asyncio.sleep(_LOOK_GAP)
 
     async def until_quiet(self, seconds: float) -> bool:
-        """Wait until every job has come to its end, the next occurrences of schedules excepted."""
+        """Wait until every job has come to its end, the next occurrences of schedules excepted.
+
+        What is no job has come to its end when it is set aside.
+        """
         unfinished = {
-            "garbage": None,
-            "$or": [{"status": "processing"}, {"status": "pending", "repeatInterval": None}],
+            "$or": [
+                {"garbage": None, "status": "processing"},
+                {"garbage": None, "status": "pending", "repeatInterval": None},
+                {"unreadable": True, "status": {"$ne": "failed"}},
+            ]
         }
         deadline = asyncio.get_running_loop().time() + seconds
         while await self.db.monque_jobs.count_documents(unfinished, limit=1):

@@ -127,7 +127,7 @@ def _eager_recovery() -> None:
 def _no_recovery() -> None:
     """Leave the jobs of the dead where they are."""
 
-    async def nothing(self: Recovery) -> int:
+    async def nothing(self: Recovery, grace_seconds: float = 0.0) -> int:
         return 0
 
     _put(Recovery, "recover", nothing)

@@ -34,6 +34,7 @@ from monque_core.scheduler.lease import InstanceLease, adjust
 from monque_core.scheduler.loop import end
 from monque_core.scheduler.recovery import Recovery
 from monque_core.scheduler.runs import Runs
+from monque_core.scheduler.succession import Instance, Succession
 from monque_core.scheduler.wakeups import Wakeups
 from monque_core.scheduler.workers import Worker, Workers, check_handler, is_async, needs_arguments
 from monque_core.signals import on_signals
@@ -409,6 +410,20 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, IsolatingEmitter):
     def _running(self, name: str) -> int:
         """Tell how many jobs of a name run here."""
         return 0 if self._engine is None else self._engine.running(name)
+
+    @property
+    def _instance(self) -> Instance:
+        return Instance(self._options.scheduler_instance_id, self._holder)
+
+    async def _take_over(self, dead: Sequence[Instance]) -> None:
+        """Recover the jobs of instances whose processes have ended; only before the start."""
+        if not self._options.recover_stale_jobs:
+            return
+        adjust(self._options.clock, await self._store.read_clock())
+        tasks = {place: workers.names for place, workers in self._reactive.places.items()}
+        succession = Succession(self._store, self._options.clock, self._recovery(), tasks)
+        for instance in dead:
+            await succession.take_over(instance)
 
     def _recovery(self) -> Recovery:
         options = self._options

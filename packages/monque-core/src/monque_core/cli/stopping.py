@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -11,37 +10,31 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from monque_core.cli.supervision import Supervision
+
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-SUPERVISOR_PIPE: Final = "MONQUE_SUPERVISOR_PIPE"
-"""The variable that tells a child which pipe ends when it is to finish."""
 
 
 @contextmanager
-def stop_requests() -> Iterator[asyncio.Event]:
+def stop_requests(supervision: Supervision | None = None) -> Iterator[asyncio.Event]:
     """Give what is set when this process is to finish.
 
     By itself a process dies of the second signal. Below a supervisor it does not, since systemd
-    may signal both: there the end of the supervisor's pipe asks it to finish, and so does the
-    supervisor's death.
+    may signal both: there the supervisor asks it to finish, and so does the supervisor's death.
     """
-    pipe = os.environ.pop(SUPERVISOR_PIPE, None)
     loop = asyncio.get_running_loop()
     requested = asyncio.Event()
 
     def received(_number: int, _frame: object) -> None:
-        if pipe is None:
+        if supervision is None:
             for number in SIGNALS:
                 signal.signal(number, signal.SIG_DFL)
         loop.call_soon_threadsafe(requested.set)
 
-    def pipe_ended() -> None:
-        loop.remove_reader(int(pipe or 0))
-        requested.set()
-
     # Not by the loop: a handler that blocks it must not keep the second signal from working.
     before = {number: signal.signal(number, received) for number in SIGNALS}
-    if pipe is not None:
-        loop.add_reader(int(pipe), pipe_ended)
+    if supervision is not None:
+        supervision.when_asked(requested.set)
     try:
         yield requested
     finally:

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 
 from monque_core.cli.exit_codes import USAGE
 from monque_core.cli.reload import SourceFiles
-from monque_core.cli.stopping import SIGNALS, SUPERVISOR_PIPE
+from monque_core.cli.stopping import SIGNALS
+from monque_core.cli.supervision import Line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from monque_core.scheduler.succession import Instance
 
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
@@ -34,32 +37,36 @@ async def supervise(command: Sequence[str], processes: int, reload_dirs: Sequenc
 
 
 class Child:
-    """A worker process, and the pipe whose end asks it to finish."""
+    """A worker process, and the line to it."""
 
-    def __init__(self, process: asyncio.subprocess.Process, pipe: int) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, line: Line) -> None:
         self.process = process
         self.is_asked = False
-        self._pipe: int | None = pipe
+        self.instance: Instance | None = None
+        """Which instance it was, once it has ended; None if it did not come that far."""
+        self._line = line
         self._born = time.monotonic()
 
     @classmethod
-    async def start(cls, command: Sequence[str]) -> Child:
-        """Start a process in a group of its own, so that Ctrl-C reaches the supervisor alone."""
-        theirs, ours = os.pipe()
+    async def start(cls, command: Sequence[str], dead: Sequence[Instance]) -> Child:
+        """Start a process in a group of its own, so that Ctrl-C reaches the supervisor alone.
+
+        It takes over from instances that have ended.
+        """
+        line = Line()
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,
-                env=os.environ | {SUPERVISOR_PIPE: str(theirs)},
-                pass_fds=[theirs],
+                env={**os.environ, **line.environment(dead)},
+                pass_fds=[line.descriptor],
                 stdin=asyncio.subprocess.DEVNULL,
                 process_group=0,
             )
         except BaseException:
-            os.close(ours)
+            line.close()
             raise
-        finally:
-            os.close(theirs)
-        return cls(process, ours)
+        line.handed_over()
+        return cls(process, line)
 
     @property
     def was_sound(self) -> bool:
@@ -69,7 +76,7 @@ class Child:
     def finish(self) -> None:
         """Ask it to finish its jobs and end."""
         self.is_asked = True
-        self._close()
+        self._line.ask_to_finish()
 
     def kill(self) -> None:
         """End it at once."""
@@ -79,14 +86,11 @@ class Child:
     async def wait(self) -> int:
         """Wait for its end and give the exit code, negative for a signal."""
         try:
-            return await self.process.wait()
+            code = await self.process.wait()
+            self.instance = self._line.reported()
+            return code
         finally:
-            self._close()
-
-    def _close(self) -> None:
-        if self._pipe is not None:
-            os.close(self._pipe)
-            self._pipe = None
+            self._line.close()
 
 
 class Supervisor:
@@ -116,9 +120,10 @@ class Supervisor:
 
     async def _keep_one(self) -> None:
         crashes = 0
+        dead: list[Instance] = []
         while not self._ending.is_set():
             try:
-                child = await Child.start(self._command)
+                child = await Child.start(self._command, dead)
             except OSError as error:
                 crashes += 1
                 await self._pause(f"no process can be started: {error}", crashes)
@@ -131,6 +136,9 @@ class Supervisor:
             self._children.discard(child)
             if self._ending.is_set():
                 return
+            if child.instance is not None:
+                # It has taken over from those before it. One that ends well leaves nothing.
+                dead = [child.instance] if code else []
             if code == 0 or child.is_asked:
                 crashes = 0
             elif code == USAGE:

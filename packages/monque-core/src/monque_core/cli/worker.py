@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated
@@ -15,8 +16,10 @@ from monque_core.cli.connection import Settings
 from monque_core.cli.examples import examples
 from monque_core.cli.logs import LogFormat, LogLevel, set_up_logging
 from monque_core.cli.stopping import stop_requests
+from monque_core.cli.supervision import Supervision
 from monque_core.cli.target import AnyMonque, open_target
 from monque_core.monque import Monque
+from monque_core.scheduler.succession import Instance
 
 logger = logging.getLogger("monque.worker")
 
@@ -96,12 +99,13 @@ def _hand_on(settings: Settings) -> None:
 
 
 async def _serve(target: str) -> None:
-    with stop_requests() as stop_requested:
+    supervision = Supervision.inherited()
+    with stop_requests(supervision) as stop_requested:
         stack = AsyncExitStack()
         try:
             monque = await _opened(target, stack, stop_requested)
             if monque is not None:
-                await _work(monque, stop_requested)
+                await _work(monque, stop_requested, supervision)
         finally:
             await _close(stack)
 
@@ -133,11 +137,13 @@ async def _opened(
         asking.cancel()
 
 
-async def _work(monque: AnyMonque, stop_requested: asyncio.Event) -> None:
+async def _work(
+    monque: AnyMonque, stop_requested: asyncio.Event, supervision: Supervision | None
+) -> None:
     """Run jobs until it is requested to stop."""
     _log_jobs(monque)
     asking = asyncio.create_task(stop_requested.wait())
-    starting = asyncio.create_task(_start(monque))
+    starting = asyncio.create_task(_start(monque, supervision))
     try:
         await asyncio.wait([starting, asking], return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
@@ -166,11 +172,23 @@ async def _close(stack: AsyncExitStack) -> None:
         )
 
 
-async def _start(monque: AnyMonque) -> None:
+async def _start(monque: AnyMonque, supervision: Supervision | None) -> None:
+    if supervision is not None:
+        if supervision.dead:
+            await _take_over(monque, supervision.dead)
+        # Before it claims anything that somebody might have to recover.
+        supervision.report(monque._instance)
     if isinstance(monque, Monque):
         await monque.start()
     else:
         await asyncio.to_thread(monque.start)
+
+
+async def _take_over(monque: AnyMonque, dead: Sequence[Instance]) -> None:
+    if isinstance(monque, Monque):
+        await monque._take_over(dead)
+    else:
+        await asyncio.to_thread(monque._take_over, dead)
 
 
 async def _stop(monque: AnyMonque, starting: asyncio.Task[None]) -> None:

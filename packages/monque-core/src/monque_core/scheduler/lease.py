@@ -37,7 +37,7 @@ class InstanceLease(Periodic):
         self._stale_jobs = store.stale_jobs
         self._clock = clock
         self._instance_id = options.scheduler_instance_id
-        self._key = f"instance:{self._instance_id}"
+        self._key = lease_key(self._instance_id)
         self._holder = holder
         self._duration = options.stale_after
 
@@ -90,6 +90,11 @@ class InstanceLease(Periodic):
             f"another live instance has the id {self._instance_id!r}{detail}; "
             "give each a scheduler_instance_id of its own, or leave it out"
         )
+
+
+def lease_key(instance_id: str) -> str:
+    """Return the key of an instance's own lease."""
+    return f"instance:{instance_id}"
 
 
 def adjust(clock: Clock, reading: ServerTime) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from monque_core.errors import MonqueConnectionError, MonqueError
@@ -13,7 +14,7 @@ from monque_core.store.outcomes import Settlement
 from monque_core.store.staleness import is_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from datetime import timedelta
 
     from monque_core.clock import Clock
@@ -61,17 +62,35 @@ class Recovery(Periodic):
 
     async def recover(self, grace_seconds: float = 0.0) -> int:
         """Make stale jobs pending again, fail those that were interrupted too often."""
-        recovered = 0
-        is_more = True
-        while is_more:
-            batch = await self._store.stale_jobs.find(self._clock.now(), _BATCH_SIZE)
-            for error in batch.unreadable:
-                self._publisher.errored(error)
+
+        async def find(now: datetime, limit: int) -> StaleBatch:
+            nonlocal grace_seconds
+            batch = await self._store.stale_jobs.find(now, limit)
             if batch.jobs and grace_seconds:
                 # What is renewed meanwhile is no longer as this look has found it.
                 await asyncio.sleep(grace_seconds)
                 grace_seconds = 0.0
-            abandoned = self._abandoned(batch)
+            return batch
+
+        return await self._recover(find, self._could_be_heard)
+
+    async def recover_instance(self, instance_id: str) -> int:
+        """Do the same with all jobs of an instance whose process has ended."""
+        find = partial(self._store.stale_jobs.find_of, instance_id)
+        return await self._recover(find, lambda _: True)
+
+    async def _recover(
+        self,
+        find: Callable[[datetime, int], Awaitable[StaleBatch]],
+        is_abandoned: Callable[[AnyJob], bool],
+    ) -> int:
+        recovered = 0
+        is_more = True
+        while is_more:
+            batch = await find(self._clock.now(), _BATCH_SIZE)
+            for error in batch.unreadable:
+                self._publisher.errored(error)
+            abandoned = [job for job in self._not_ours(batch.jobs) if is_abandoned(job)]
             revived = await self._revive(batch, abandoned)
             failed = await self._fail_spent(batch, abandoned)
             recovered += revived
@@ -84,14 +103,10 @@ class Recovery(Periodic):
     async def _tick(self) -> None:
         await self.recover()
 
-    def _abandoned(self, batch: StaleBatch) -> list[AnyJob]:
+    def _not_ours(self, jobs: Sequence[AnyJob]) -> list[AnyJob]:
         # A blocked event loop may have delayed our own heartbeat: what runs here is not abandoned.
         held = {(run.work.id, run.work.claim_token) for run in self._runs}
-        return [
-            job
-            for job in batch.jobs
-            if (job.id, job.claim_token) not in held and self._could_be_heard(job)
-        ]
+        return [job for job in jobs if (job.id, job.claim_token) not in held]
 
     async def _revive(self, batch: StaleBatch, abandoned: Sequence[AnyJob]) -> int:
         alive = [job for job in abandoned if not self._is_spent(job)]

@@ -51,7 +51,13 @@ class StaleJobs:
             # An idle queue is asked one thing, not two.
             return StaleBatch([], self._to_be_said(), PROCESSING)
         intervals = await self._collection.distinct("heartbeatInterval", PROCESSING)
-        condition = stale(intervals, now, self._lock_timeout)
+        return await self._read(stale(intervals, now, self._lock_timeout), now, limit)
+
+    async def find_of(self, instance_id: str, now: datetime, limit: int) -> StaleBatch:
+        """See the jobs of an instance that has ended."""
+        return await self._read({**PROCESSING, "claimedBy": instance_id}, now, limit)
+
+    async def _read(self, condition: Document, now: datetime, limit: int) -> StaleBatch:
         jobs: list[AnyJob] = []
         unreadable = self._to_be_said()
         chosen = {**condition, **self._quarantine.others}

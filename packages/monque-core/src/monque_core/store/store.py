@@ -95,11 +95,11 @@ class Store:
         return server_time
 
     async def ping(self, seconds: float) -> None:
-        """Raise an error unless MongoDB answers within so many seconds."""
+        """Raise `MonqueConnectionError` unless MongoDB answers within so many seconds."""
         try:
             await self._driver.ping(seconds)
         except PyMongoError as error:
-            raise MonqueConnectionError(f"MongoDB does not answer a ping: {error}") from error
+            raise MonqueConnectionError(f"MongoDB refuses a ping: {error}") from error
 
     async def read_clock(self) -> ServerTime:
         """Read the server's clock."""

@@ -25,12 +25,13 @@ from monque_core.sync.loop_thread import GivenUpError
 from monque_core.sync.signals import on_first_signal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
     from types import TracebackType
     from typing import Self
 
     from monque_core.durations import Duration
     from monque_core.options import MonqueOptions
+    from monque_core.scheduler.succession import Instance
     from monque_core.scheduler.workers import Handler, Middleware
     from monque_core.sync.loop_thread import LoopThread
     from monque_core.tasks.definition import TaskOptions
@@ -144,6 +145,17 @@ class SyncMonque:
     def start(self) -> None:
         """Begin to claim and run jobs, in the background; does nothing if it does already."""
         self._start(None)
+
+    @property
+    def _instance(self) -> Instance:
+        self._settle_in()
+        return self._monque._instance
+
+    def _take_over(self, dead: Sequence[Instance]) -> None:
+        """Recover the jobs of instances whose processes have ended; only before the start."""
+        self._check_process()
+        with self._changing_state, self._loop_owner.entered() as loop:
+            loop.call(lambda: self._monque._take_over(dead))
 
     def stop(self, timeout: Duration | None = None) -> None:
         """Stop claiming, wait for running jobs up to the timeout, and leave nothing behind.

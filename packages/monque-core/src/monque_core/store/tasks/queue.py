@@ -17,6 +17,7 @@ from monque_core.store.tasks.transitions import (
     WAITING,
     claim,
     due,
+    expire,
     quarantine,
 )
 from monque_core.tasks.record import TaskRecord, TaskStatus
@@ -113,6 +114,11 @@ class TaskQueue:
         due_times = [(document["task"], document["nextRunAt"]) for document in documents]
         # An array matches what one of its elements does.
         return [(name, at) for name, at in due_times if type(name) is str and type(at) is datetime]
+
+    async def expire(self, instance_id: str, names: Sequence[str], now: datetime) -> int:
+        """Let the locks of an instance that has ended expire; return how many."""
+        step = expire(instance_id, names, now)
+        return await self._records.update_many(step.filter, step.update)
 
     async def claim_first(
         self, name: str, token: ObjectId, now: datetime

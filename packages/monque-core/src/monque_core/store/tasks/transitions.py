@@ -149,6 +149,19 @@ def renew(records: Sequence[TaskRecord], claimant: RecordOwner, now: datetime) -
     return Transition(held(records, claimant), {"$set": {"nextRunAt": now + claimant.visibility}})
 
 
+def expire(instance_id: str, tasks: Sequence[str], now: datetime) -> Transition:
+    """Let the locks of an instance that has ended expire now: others may take over."""
+    return Transition(
+        {
+            "task": one_of(tasks),
+            "nextRunAt": IS_DATE,
+            "status": _RUNNING,
+            "claimedBy": instance_id,
+        },
+        {"$set": {"nextRunAt": now}},
+    )
+
+
 def held(records: Sequence[TaskRecord], claimant: RecordOwner) -> Document:
     """Match those of the records that still belong to their claims."""
     return {
