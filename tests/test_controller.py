@@ -292,7 +292,7 @@ class TestManyJobs:
     ) -> None:
         jobs = [a_job(name=name, status=SUITABLE[action]) for name in ("a", "b", "c")]
         await put(db, *jobs)
-        with pytest.raises(ValueError, match=r"chooses every job there is: .*everything=True"):
+        with pytest.raises(ValueError, match=r"selects every job: .*everything=True"):
             await BULK[action](monque, JobSelector())
         assert await stored_jobs(db) == jobs
         assert await BULK[action](monque, JobSelector(), everything=True) == 3

@@ -1,4 +1,4 @@
-"""The source of "now": server time, or whatever a test says it is."""
+"""The source of "now": the server's time, or the time that a test sets."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class Clock(Protocol):
-    """Anything that can tell an aware point in time."""
+    """Anything that returns an aware point in time."""
 
     def now(self) -> datetime:
-        """Give the current time, timezone-aware."""
+        """Return the current time, timezone-aware."""
         ...
 
 
@@ -23,9 +23,9 @@ _LONGEST_TRUST_NS = 60_000 * _MILLISECOND_NS
 
 
 class ServerClock:
-    """MongoDB's clock, kept by this process's monotonic one between two measurements.
+    """MongoDB's clock, extrapolated by the monotonic clock between two readings.
 
-    Workers' wall clocks disagree and jump; the server's is the one thing they share.
+    The wall clocks of workers disagree and jump; the server's clock is shared by all.
     """
 
     def __init__(self) -> None:
@@ -35,20 +35,20 @@ class ServerClock:
         self._latest_ms = 0
 
     def now(self) -> datetime:
-        """Give server time in UTC, in whole milliseconds as BSON stores it."""
+        """Return server time in UTC, in whole milliseconds as BSON stores it."""
         now_ms = (self._zero_ns + time.monotonic_ns()) // _MILLISECOND_NS
-        # A small correction never turns time back: what was due would not be due any more.
+        # A small correction never turns time back: a due job must stay due.
         if not 0 < self._latest_ms - now_ms < _LARGE_STEP_MS:
             self._latest_ms = now_ms
         return _from_milliseconds(self._latest_ms)
 
     def adjust(self, server_time: datetime, asked_ns: int, answered_ns: int) -> None:
-        """Take a reading of the server's clock, made between two `time.monotonic_ns()` values.
+        """Apply a reading of the server's clock, made between two `time.monotonic_ns()` values.
 
-        Nobody knows when between them, nor what the server cut off below its millisecond. What
-        readings agree on is narrower than each of them. One that agrees with none of those before
-        is of a clock that was set anew, or of another primary's; it moves this one no farther
-        than it must, so that no slow answer can spoil it.
+        Each reading bounds the offset: by when it may have been made, and by the server's
+        millisecond. The intersection of several readings is narrower than each. A reading outside
+        of it comes from a clock that was set, or from another primary; it moves the bounds no
+        farther than necessary, so that a slow reply does no harm.
         """
         read_ns = _to_milliseconds(server_time) * _MILLISECOND_NS
         low, high = read_ns - answered_ns, read_ns + _MILLISECOND_NS - asked_ns
@@ -65,28 +65,28 @@ class ServerClock:
 
     @property
     def is_old(self) -> bool:
-        """Tell whether the last reading was so long ago that the clocks may have drifted apart."""
+        """Whether the last reading is so old that the clocks may have drifted apart."""
         return time.monotonic_ns() - self._read_at_ns > _LONGEST_TRUST_NS
 
     @property
     def has_jumped(self) -> bool:
-        """Tell whether this machine has slept, or its clock was set, since the last reading."""
+        """Whether this machine was suspended, or its clock set, since the last reading."""
         return abs(_wall_zero_ns() - self._wall_zero_ns) > _LARGE_STEP_MS * _MILLISECOND_NS
 
     @property
     def offset(self) -> timedelta:
-        """Tell how far the server is ahead of this machine's wall clock."""
+        """Return how far the server is ahead of this machine's wall clock."""
         return self.now() - datetime.now(UTC)
 
 
 class StorableClock:
-    """A clock of the user's, in whole milliseconds of UTC as BSON stores them."""
+    """A user's clock, rounded down to UTC milliseconds as BSON stores them."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
     def now(self) -> datetime:
-        """Give the time of the clock within, which must be aware."""
+        """Return the time of the wrapped clock, which must be aware."""
         instant = self._clock.now()
         if instant.utcoffset() is None:
             raise ValueError(f"{self._clock!r} gave {instant!r}, which has no time zone")
@@ -98,7 +98,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def _wall_zero_ns() -> int:
-    """Give the time of day at which the monotonic clock, which sleeps with the machine, was 0."""
+    """Return the wall time at which the monotonic clock was 0; it stops during suspend."""
     return time.time_ns() - time.monotonic_ns()
 
 
@@ -111,5 +111,5 @@ def _to_milliseconds(instant: datetime) -> int:
 
 
 def truncate(instant: datetime) -> datetime:
-    """Cut an aware instant to UTC milliseconds, so that it equals itself after storage."""
+    """Return an aware instant in UTC milliseconds, so that it equals itself after storage."""
     return _from_milliseconds(_to_milliseconds(instant))

@@ -1,4 +1,4 @@
-"""Managing jobs from outside."""
+"""The management API: cancel, retry, reschedule and delete jobs."""
 
 from __future__ import annotations
 
@@ -34,20 +34,21 @@ class Controller(ABC):
 
     @abstractmethod
     async def initialize(self) -> None:
-        """Make the collection ready for jobs."""
+        """Create indexes, recover stale jobs, check the instance id."""
 
     @abstractmethod
     def _notice(self, jobs: Sequence[AnyJob]) -> None:
-        """Take note of jobs that were stored from here."""
+        """Wake this instance for jobs that were stored from here."""
 
     @abstractmethod
-    def _tell(self, event: str, payload: object) -> None:
-        """Let listeners know what was done from here."""
+    def _emit_event(self, event: str, payload: object) -> None:
+        """Emit an event."""
 
     async def cancel_job(self, job_id: ObjectId | str) -> AnyJob | None:
-        """Cancel a pending job and give it; None if there is none.
+        """Cancel a pending job and return it; None if there is no such job.
 
-        One that is cancelled already is given as it is; any other status is a `JobStateError`.
+        A job that is cancelled already is returned as it is. Any other status raises
+        `JobStateError`.
         """
         wanted = check_id(job_id)
         await self.initialize()
@@ -55,14 +56,14 @@ class Controller(ABC):
         if change is None:
             return None
         if change.is_new:
-            self._tell(events.JOB_CANCELLED, events.JobCancelled(change.job))
+            self._emit_event(events.JOB_CANCELLED, events.JobCancelled(change.job))
         return change.job
 
     async def retry_job(self, job_id: ObjectId | str) -> AnyJob | None:
-        """Make a failed or cancelled job pending again, with all its attempts; None if none.
+        """Make a failed or cancelled job pending again, with all its runs, and return it.
 
-        It is due at once, or at its own time if it was cancelled before that.
-        Any other status, or a unique key that is active again, is a `JobStateError`.
+        It is due now, or at its own time if it was cancelled before that. Returns None if there is
+        no such job. Any other status, or a unique key that is active again, raises `JobStateError`.
         """
         wanted = check_id(job_id)
         await self.initialize()
@@ -71,13 +72,13 @@ class Controller(ABC):
             return None
         self._notice([change.job])
         retried = events.JobRetried(change.job, change.previous_status)
-        self._tell(events.JOB_RETRIED, retried)
+        self._emit_event(events.JOB_RETRIED, retried)
         return change.job
 
     async def reschedule_job(self, job_id: ObjectId | str, run_at: datetime) -> AnyJob | None:
-        """Move a pending job to another time; None if there is none.
+        """Move a pending job to another time and return it; None if there is no such job.
 
-        Any other status is a `JobStateError`.
+        Any other status raises `JobStateError`.
         """
         wanted = check_id(job_id)
         instant = check_aware(run_at, field="run_at")
@@ -89,15 +90,15 @@ class Controller(ABC):
         return change.job
 
     async def delete_job(self, job_id: ObjectId | str) -> bool:
-        """Delete a job in whatever status; tell whether there was one.
+        """Delete a job in any status, and return whether there was one.
 
-        A run of it is cancelled when it finds out.
+        If it is running, its run is cancelled at the next heartbeat.
         """
         wanted = check_id(job_id)
         await self.initialize()
         is_deleted = await self._store.control.delete(wanted)
         if is_deleted:
-            self._tell(events.JOB_DELETED, events.JobDeleted(wanted))
+            self._emit_event(events.JOB_DELETED, events.JobDeleted(wanted))
         return is_deleted
 
     async def cancel_jobs(
@@ -108,10 +109,10 @@ class Controller(ABC):
         schedules: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> int:
-        """Cancel the chosen jobs that are pending; tell how many.
+        """Cancel the selected jobs that are pending, and return how many.
 
-        Schedules are left alone unless `schedules` is true: who clears a queue of its waiting jobs
-        seldom means to end what adds to it.
+        Schedules stay unless `schedules` is true: clearing a queue rarely means to stop what
+        fills it.
         """
         chosen = await self._chosen(selector, everything=everything)
         batches = self._store.control.cancel_many(chosen, self._now(), schedules=schedules)
@@ -124,10 +125,10 @@ class Controller(ABC):
         everything: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> int:
-        """Retry the chosen jobs that failed or were cancelled; tell how many.
+        """Retry the selected jobs that failed or were cancelled, and return how many.
 
-        They become due over a short while, not all at once, and those that were cancelled before
-        they were due become due as they were. One whose unique key is active again is skipped.
+        They become due over a short while, not all at once. A job that was cancelled before it was
+        due keeps its due time. A job whose unique key is active again is skipped.
         """
         chosen = await self._chosen(selector, everything=everything)
         count = await self._store.control.count_retryable(chosen)
@@ -142,30 +143,28 @@ class Controller(ABC):
         everything: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> int:
-        """Delete the chosen jobs, whatever their status; tell how many."""
+        """Delete the selected jobs in any status, and return how many."""
         chosen = await self._chosen(selector, everything=everything)
         batches = self._store.control.delete_many(chosen)
         return await self._in_bulk(batches, events.JOBS_DELETED, progress)
 
     async def _chosen(self, selector: JobSelector, *, everything: bool) -> Document:
         if check_selector(selector).is_empty and not everything:
-            raise ValueError(
-                "this selector chooses every job there is: narrow it, or say everything=True"
-            )
+            raise ValueError("this selector selects every job: narrow it, or pass everything=True")
         await self.initialize()
         return selected(selector, self._now())
 
     async def _in_bulk(
         self, batches: AsyncIterator[int], event: str, progress: Callable[[int], None] | None
     ) -> int:
-        """Go through the batches; `progress` is told the count of each."""
+        """Run the batches, calling `progress` with the count of each, and return the total."""
         total = 0
         async for count in batches:
             total += count
             if progress is not None:
                 progress(count)
         if total:
-            self._tell(event, events.JobsChanged(total))
+            self._emit_event(event, events.JobsChanged(total))
         return total
 
     def _now(self) -> datetime:

@@ -1,4 +1,4 @@
-"""Events whose listeners cannot harm each other, or the scheduler."""
+"""An event emitter whose listeners cannot break each other or the scheduler."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _OF_PYEE = frozenset({"error", "new_listener"})
 
 
 class IsolatingEmitter(AsyncIOEventEmitter):
-    """An event emitter that logs what a listener raises and goes on with the next one."""
+    """Logs what a listener raises, and calls the next one."""
 
     def off(self, event: str, f: Callable[..., Any]) -> None:
         """Remove a listener."""
         self.remove_listener(event, f)
 
-    # Every way to add a listener, or to remove one, comes through these two.
+    # Every way to add or remove a listener goes through these two.
 
     def _add_event_handler(self, event: str, k: Callable[..., Any], v: Callable[..., Any]) -> None:
         _check_event(event)
@@ -39,11 +39,11 @@ class IsolatingEmitter(AsyncIOEventEmitter):
     def _emit_run(
         self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        # pyee would emit the fault as an "error" event, which raises when nobody listens to it.
+        # pyee would emit an "error" event, which raises if nobody listens to it.
         try:
             result = f(*args, **kwargs)
         except BaseException as error:  # noqa: BLE001  # no listener may harm another
-            # Also a CancelledError, as the result() of some cancelled task of the listener's is.
+            # This includes CancelledError, which result() of a cancelled task raises.
             log(logging.ERROR, f"a listener raised: {f!r}", error)
             return
         if inspect.isawaitable(result):
@@ -53,7 +53,7 @@ class IsolatingEmitter(AsyncIOEventEmitter):
 
 
 def _check_event(event: object) -> None:
-    """Refuse the name of an event that never happens, and suggest the one that may be meant."""
+    """Raise `ValueError` for an unknown event, with the closest known name."""
     if isinstance(event, str) and (event in events.ALL or event in _OF_PYEE):
         return
     close = suggestion(event, sorted(events.ALL))
@@ -63,7 +63,7 @@ def _check_event(event: object) -> None:
 
 
 async def _isolated(listening: Awaitable[Any]) -> None:
-    """Wait for an async listener inside its task: an exit would leave it and end the loop."""
+    """Await a listener inside a task: SystemExit must not end the event loop."""
     try:
         await listening
     except asyncio.CancelledError:

@@ -1,4 +1,4 @@
-"""Every error monque raises, all of them a `MonqueError`."""
+"""The errors that monque raises; each is a `MonqueError`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _LONGEST_REASON = 300
 
 
 class MonqueError(Exception):
-    """Base of everything monque raises on purpose."""
+    """Base class of all errors that monque raises on purpose."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Be copied and pickled by what is in it, whatever the error was made from."""
+        """Copy and pickle the error by its state, whatever arguments it was created with."""
         return _made_again, (type(self), self.args, self.__dict__)
 
 
@@ -123,7 +123,7 @@ class UnplannableError(MonqueError):
 
 
 class LeadershipLostError(MonqueError):
-    """Another instance leads the reactive tasks by now, so what this one planned was refused."""
+    """Another instance is the leader by now, so the writes of this planner were refused."""
 
 
 class AggregationTimeoutError(MonqueError):

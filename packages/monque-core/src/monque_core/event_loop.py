@@ -1,4 +1,4 @@
-"""The event loop of our own programs: uvloop's where it is installed."""
+"""The event loop of our own programs: uvloop if it is installed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 
 def run(main: Coroutine[Any, Any, R]) -> R:
-    """Run a program to its end on the fastest event loop there is."""
+    """Run a coroutine to its end on the fastest event loop available."""
     with asyncio.Runner(loop_factory=_fastest_loop()) as runner:
         return runner.run(main)
 

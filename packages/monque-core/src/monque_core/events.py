@@ -1,4 +1,4 @@
-"""What monque tells its listeners."""
+"""The events that monque emits, and their payloads."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class StaleRecovered:
 
 @dataclass(frozen=True, slots=True)
 class ChangeStreamChanged:
-    """The change stream connected, closed, failed, or is not to be had."""
+    """The change stream connected, closed, failed, or is not available."""
 
     error: BaseException | None = None
     reason: str | None = None
@@ -169,7 +169,7 @@ class TaskFailed:
 
 @dataclass(frozen=True, slots=True)
 class TaskErrored:
-    """Something unexpected happened to a reactive task, or while one was planned."""
+    """Something unexpected happened to a reactive task or its planning."""
 
     error: BaseException
     task: TaskRecord | None = None
@@ -185,7 +185,7 @@ class TaskSkipped:
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanged:
-    """This instance has begun or ceased to plan reactive tasks; each lease has a term."""
+    """This instance became, or is no longer, the leader that plans reactive tasks."""
 
     instance_id: str
     term: int
@@ -193,7 +193,7 @@ class LeaderChanged:
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """All documents of a reactive task are examined, or were: so many of them."""
+    """A reconciliation of a reactive task started, or completed over so many documents."""
 
     task_name: str
     reason: str

@@ -1,4 +1,4 @@
-"""Looking at jobs."""
+"""The query API: read jobs, schedules and statistics."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class Inspector(ABC):
 
     @abstractmethod
     async def initialize(self) -> None:
-        """Make the collection ready for jobs."""
+        """Create indexes, recover stale jobs, check the instance id."""
 
     @abstractmethod
     def _running(self, name: str) -> int:
-        """Tell how many jobs of a name run here."""
+        """Return how many jobs of a name run here."""
 
     async def get_job(self, job_id: ObjectId | str) -> AnyJob | None:
-        """Read one job by its id, an `ObjectId` or its text; None if there is none."""
+        """Return a job by its id, an `ObjectId` or its text; None if there is no such job."""
         wanted = check_id(job_id)
         await self.initialize()
         return await self._store.listing.get(wanted)
@@ -60,7 +60,7 @@ class Inspector(ABC):
         limit: int = 100,
         skip: int = 0,
     ) -> list[AnyJob]:
-        """Read jobs, the newest first, of a name or status if these are given."""
+        """Return jobs, the newest first, optionally of one name or status."""
         chosen = self._selected(JobSelector(name, status))
         check_whole_number(limit, field="limit", least=1)
         check_whole_number(skip, field="skip", least=0)
@@ -76,11 +76,11 @@ class Inspector(ABC):
         filter: JobSelector | None = None,
         sort: str = "-created_at",
     ) -> JobPage:
-        """Read a page of jobs: the first one, or the one after or before that of a cursor.
+        """Return a page of jobs: the first one, or the one after or before a cursor.
 
-        Pages hold still while jobs are added and change. `sort` is `created_at`, `updated_at` or
-        `next_run_at`, with a minus for the latest first; only the first of them is quick on a
-        collection of any size.
+        Pages are stable while jobs are added and change. `sort` is `created_at`, `updated_at` or
+        `next_run_at`, with a minus for the latest first. Only `created_at` is fast on a collection
+        of any size.
         """
         order = _order(sort)
         if direction not in ("forward", "backward"):
@@ -100,20 +100,23 @@ class Inspector(ABC):
         return JobPage(page.jobs, place, page.has_next, page.has_previous)
 
     async def get_schedules(self, name: str | None = None) -> list[AnyJob]:
-        """Read the recurring jobs, of all names or one, in the order of their names."""
+        """Return the recurring jobs, of all names or one, ordered by name."""
         if name is not None:
             check_name(name)
         await self.initialize()
         return await self._store.listing.schedules(name)
 
     async def get_queue_stats(self, name: str | None = None) -> QueueStats:
-        """Count the jobs in each status, of all names or one; kept for `stats_cache_ttl`."""
+        """Return job counts per status, of all names or one; cached for `stats_cache_ttl`."""
         if name is not None:
             check_name(name)
         return (await self._counted(name)).total
 
     async def get_queue_view_summaries(self) -> list[QueueView]:
-        """Tell of every name that is stored or has a worker here; kept for `stats_cache_ttl`."""
+        """Return a summary of every name that is stored or has a worker here.
+
+        The counts are cached for `stats_cache_ttl`.
+        """
         stored = (await self._counted(None)).by_name
         workers = {worker.name: worker for worker in self._workers}
         return [

@@ -40,7 +40,7 @@ class Lifecycle:
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """Log what is connected to, and while the block lasts now and then what it waits for."""
+        """Log the address of MongoDB, and from time to time what the start waits for."""
         if not self._has_begun:
             self._has_begun = True
             _info(f"connecting to MongoDB at {self._store.place}")
@@ -57,8 +57,7 @@ class Lifecycle:
                 self._reminder.cancel()
 
     def _remind_in(self, seconds: float, waited: float) -> None:
-        # By a timer: the end of a task would have to be waited for, in which a start that has
-        # succeeded could be cancelled.
+        # A timer, not a task: awaiting the end of a task could cancel a start that has succeeded.
         loop = asyncio.get_running_loop()
         self._reminder = loop.call_later(seconds, self._remind, waited + seconds, seconds)
 
@@ -75,7 +74,7 @@ class Lifecycle:
         _info(f"waiting for MongoDB at {self._store.place}, for {waited:g} s so far{reason}")
 
     def started(self) -> None:
-        """Log which names are run, and how many runs of each at once."""
+        """Log the names that run here, with their concurrency."""
         self._is_up = True
         tasks = [worker for workers in self._reactive.places.values() for worker in workers]
         served = [
@@ -87,13 +86,13 @@ class Lifecycle:
         _info(f"instance {self._instance_id} is up at {self._store.place}: {described}")
 
     def stopping(self, running: int, seconds: float) -> None:
-        """Log that no more work is claimed, if it was logged that there would be any."""
+        """Log that nothing more is claimed."""
         if self._is_up:
             jobs = f"{running}, for at most {seconds:g} s" if running else "none"
             _info(f"finishing the jobs that run: {jobs}")
 
     def stopped(self, cut_short: int) -> None:
-        """Log how it ended."""
+        """Log how the instance stopped."""
         if self._is_up:
             _info(
                 f"stopped: {cut_short} job(s) did not finish in time and will run again"
@@ -104,7 +103,7 @@ class Lifecycle:
 
 
 def _listed(workers: Iterable[Worker]) -> str:
-    """Write names with their concurrency."""
+    """Return names with their concurrency."""
     named = sorted(f"{worker.name} (concurrency {worker.concurrency})" for worker in workers)
     hidden = len(named) - _MOST_NAMES
     return ", ".join(named[:_MOST_NAMES]) + (f" and {hidden} more" if hidden > 0 else "")

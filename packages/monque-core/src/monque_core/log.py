@@ -1,4 +1,4 @@
-"""Logging texts and exceptions that may hold anything, and do anything when they are shown."""
+"""Logging of untrusted texts and exceptions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ logger = logging.getLogger("monque")
 
 
 def log(level: int, message: str, error: BaseException | None = None) -> None:
-    """Log a message on one line, and the traceback of an error if that can be put into words."""
+    """Log a message on one line, and the traceback of an error if it can be formatted."""
     line = escape(message)
     try:
         logger.log(level, "%s", line, exc_info=error)

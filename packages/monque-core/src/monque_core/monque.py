@@ -1,4 +1,4 @@
-"""The front door: everything a user of monque does starts here."""
+"""`Monque`, the class that applications use."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, IsolatingEmitter):
         self._stop_callers: list[asyncio.Task[Any] | None] = []
 
     def _settle(self, db: object, options: MonqueOptions) -> None:
-        """Take an id and a place in the database; a forked process takes its own."""
+        """Parse the options and bind to the database; a forked process does this again."""
         self._options = Options.parse(options)
         self._store = Store(db, self._options)
         self._limits = Limits(self._store.codec, self._options.max_payload_size)
@@ -92,17 +92,17 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, IsolatingEmitter):
 
     @property
     def scheduler_instance_id(self) -> str:
-        """Give the id under which this instance claims jobs."""
+        """Return the id under which this instance claims jobs."""
         return self._options.scheduler_instance_id
 
     @property
     def is_running(self) -> bool:
-        """Tell whether this instance claims and runs jobs."""
+        """Whether this instance claims and runs jobs."""
         return self._engine is not None
 
     @property
     def is_healthy(self) -> bool:
-        """Tell whether this instance runs and MongoDB has answered lately."""
+        """Whether this instance runs and MongoDB has answered recently."""
         connectivity = self._store.connectivity
         silence = 2 * self._options.heartbeat_interval.total_seconds()
         is_recent = connectivity.age <= max(silence, _SHORTEST_HEALTHY_SILENCE)
@@ -110,13 +110,13 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, IsolatingEmitter):
 
     @property
     def is_connected(self) -> bool:
-        """Whether MongoDB answered the last call or `ping`; this asks nothing by itself."""
+        """Whether MongoDB answered the last call or `ping`; this property does no I/O."""
         return self._store.connectivity.is_made
 
     async def initialize(self) -> None:
-        """Create the indexes, recover stale jobs and make sure that the instance id is free.
+        """Create the indexes, recover stale jobs and check that the instance id is free.
 
-        Whatever is called first does this by itself; calling it again does nothing.
+        The first call of any method does this by itself; calling it again does nothing.
         """
         async with self._initializing:
             if self._is_initialized:
@@ -133,7 +133,7 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, IsolatingEmitter):
             self._is_initialized = True
 
     async def start(self) -> None:
-        """Begin to claim and run jobs; does nothing if it does already."""
+        """Start to claim and run jobs; does nothing if this instance is running."""
         await self._start(logs=True)
 
     async def stop(self, timeout: Duration | None = None) -> None:  # noqa: ASYNC109  # part of the contract
@@ -155,7 +155,7 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, IsolatingEmitter):
             self._stop_callers.remove(caller)
 
     async def run(self) -> None:
-        """Run until SIGINT or SIGTERM, then stop: the main of a worker process.
+        """Run until SIGINT or SIGTERM, then stop: the main function of a worker process.
 
         A second signal does what it would do without monque.
         """
@@ -316,7 +316,7 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, IsolatingEmitter):
         return register if handler is None else register(handler)
 
     def use(self, middleware: M) -> M:
-        """Put an async function around every run, inside those given before.
+        """Wrap every run in an async function, inside the middleware added before.
 
         It is called as `await middleware(job, call_next)`; `await call_next()` goes on, and
         `await call_next(other)` goes on with another `Job` in its place.
@@ -330,7 +330,7 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, IsolatingEmitter):
         return middleware
 
     async def _start(self, *, logs: bool = False) -> tuple[Engine, bool]:
-        """Give the running engine, and whether this call has started it."""
+        """Return the running engine, and whether this call started it."""
         async with self._changing_state:
             if self._engine is not None:
                 return self._engine, False
@@ -359,7 +359,7 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, IsolatingEmitter):
             return engine, True
 
     async def _initialize_with_log(self) -> None:
-        """Initialize as a part of a start, whose log begins with it."""
+        """Initialize as the first part of a start, and log it."""
         with self._lifecycle.starting():
             await self.initialize()
 
@@ -379,14 +379,14 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, IsolatingEmitter):
         finally:
             self._stopping = None
 
-    def _move_in(self) -> None:
-        """Make ready for another event loop, the last one having ended."""
+    def _rebind(self) -> None:
+        """Rebind to another event loop after the previous one has ended."""
         self._initializing = asyncio.Lock()
         self._changing_state = asyncio.Lock()
         self._stopping = None
 
     async def _end_listeners(self) -> None:
-        """Let async listeners that are still at work finish, unless they take too long.
+        """Wait for async listeners that are still running, up to a limit.
 
         One that waits for this very stop is let go on after it.
         """
@@ -399,16 +399,16 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, IsolatingEmitter):
                 await asyncio.wait(late, timeout=_LAST_LISTENERS_SECONDS)
 
     def _notice(self, jobs: Sequence[AnyJob]) -> None:
-        """Take note of jobs that were stored from here."""
+        """Wake this instance for jobs that were stored from here."""
         if self._engine is not None and jobs:
             self._engine.notice(jobs)
 
-    def _tell(self, event: str, payload: object) -> None:
-        """Let listeners know what was done from here."""
+    def _emit_event(self, event: str, payload: object) -> None:
+        """Emit an event."""
         self.emit(event, payload)
 
     def _running(self, name: str) -> int:
-        """Tell how many jobs of a name run here."""
+        """Return how many jobs of a name run here."""
         return 0 if self._engine is None else self._engine.running(name)
 
     @property

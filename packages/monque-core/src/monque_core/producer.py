@@ -1,4 +1,4 @@
-"""Storing jobs and schedules."""
+"""The producer API: enqueue jobs and store schedules."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class Producer(ABC):
-    """The part of `Monque` that puts work into the collection."""
+    """The part of `Monque` that stores jobs."""
 
     _options: Options
     _store: Store
@@ -39,11 +39,11 @@ class Producer(ABC):
 
     @abstractmethod
     async def initialize(self) -> None:
-        """Make the collection ready for jobs."""
+        """Create indexes, recover stale jobs, check the instance id."""
 
     @abstractmethod
     def _notice(self, jobs: Sequence[AnyJob]) -> None:
-        """Take note of jobs that were stored from here."""
+        """Wake this instance for jobs that were stored from here."""
 
     async def enqueue(
         self,
@@ -58,7 +58,7 @@ class Producer(ABC):
         timeout: Duration | None = None,  # noqa: ASYNC109  # the job's, not this call's
         session: object = None,
     ) -> Job[T]:
-        """Store a job to be run once, at once or at a given time.
+        """Store a job that runs once, now or at a given time.
 
         With a unique key, a pending or processing job of the same name and key is returned
         instead, its `deduplicated` being True. A higher priority runs first. `max_retries` is the
@@ -137,7 +137,7 @@ class Producer(ABC):
         return jobs
 
     async def now(self, name: str, data: T) -> Job[T]:
-        """Store a job to be run at once."""
+        """Store a job that is due now."""
         return await self.enqueue(name, data)
 
     async def schedule(
@@ -184,9 +184,9 @@ class Producer(ABC):
         return job
 
     async def unschedule(self, name: str, unique_key: str | None = None) -> int:
-        """Remove the recurring jobs of a name, or the one with this key; tell how many.
+        """Remove the recurring jobs of a name, or the one with this key, and return how many.
 
-        One that is running finishes its run and does not come back.
+        A running one finishes its run and does not run again.
         """
         check_name(name)
         if unique_key is not None:
@@ -208,7 +208,7 @@ class Producer(ABC):
         return True
 
     async def _ready(self, draft: Callable[[], R]) -> R:
-        """Check a draft before MongoDB is touched, then draft by the server's clock."""
+        """Validate a draft before MongoDB is used, then draft again by the server's clock."""
         drafted = draft()
         if not self._is_initialized:
             await self.initialize()

@@ -1,4 +1,4 @@
-"""Asking a worker process to stop."""
+"""Stopping a worker process by signals."""
 
 from __future__ import annotations
 

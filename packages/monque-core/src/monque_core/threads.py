@@ -1,4 +1,4 @@
-"""Daemon threads for what must not run on the event loop."""
+"""A pool of daemon threads for blocking calls."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _LOOK_GAP = 0.005
 
 
 @dataclass(frozen=True, slots=True)
-class _Errand:
-    """A function to be called in a thread, and who waits for it."""
+class _Call:
+    """A function to call in a thread, and the future that waits for it."""
 
     function: Callable[[], Any]
     loop: asyncio.AbstractEventLoop
@@ -28,7 +28,7 @@ class _Errand:
 
 
 class ThreadPool:
-    """Threads made when work finds none idle, reused afterwards, and dismissed all at once.
+    """Threads that are created on demand, reused, and dismissed together.
 
     Unlike `concurrent.futures`, a thread that never returns keeps neither the interpreter
     from exiting nor `dismiss` from finishing.
@@ -42,11 +42,11 @@ class ThreadPool:
         """Run the function in a thread; the future belongs to the running event loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
-        self._crew.take_on(_Errand(function, loop, future))
+        self._crew.take_on(_Call(function, loop, future))
         return future
 
     async def dismiss(self, patience: float = 0.0) -> None:
-        """Let every thread end when its work is done; wait for the busy ones so many seconds."""
+        """End every thread when its work is done; wait for busy ones so many seconds."""
         crew, self._crew = self._crew, _Crew(self._name)
         crew.dismiss()
         deadline = time.monotonic() + patience
@@ -64,7 +64,7 @@ class _Crew:
         self._threads: list[_Thread] = []
         self._is_dismissed = False
 
-    def take_on(self, errand: _Errand) -> None:
+    def take_on(self, call: _Call) -> None:
         with self._lock:
             if self._idle:
                 thread = self._idle.pop()
@@ -72,10 +72,10 @@ class _Crew:
                 thread = _Thread(self, f"{self._name}-{len(self._threads) + 1}")
                 self._threads.append(thread)
                 thread.start()
-        thread.inbox.put(errand)
+        thread.inbox.put(call)
 
     def make_idle(self, thread: _Thread) -> bool:
-        """Take a thread back, unless it is no longer needed."""
+        """Keep a thread for reuse, unless the pool was dismissed."""
         with self._lock:
             if not self._is_dismissed:
                 self._idle.append(thread)
@@ -95,27 +95,27 @@ class _Crew:
 
 
 class _Thread(threading.Thread):
-    """A thread that does what is put into its inbox, one thing at a time."""
+    """A thread that executes the calls in its inbox, one at a time."""
 
     def __init__(self, crew: _Crew, name: str) -> None:
         super().__init__(name=name, daemon=True)
-        self.inbox: SimpleQueue[_Errand | None] = SimpleQueue()
+        self.inbox: SimpleQueue[_Call | None] = SimpleQueue()
         self._crew = crew
 
     def run(self) -> None:
-        """Work until dismissed."""
+        """Execute calls until dismissed."""
         is_needed = True
-        while is_needed and (errand := self.inbox.get()) is not None:
-            outcome = _outcome(errand.function)
+        while is_needed and (call := self.inbox.get()) is not None:
+            outcome = _outcome(call.function)
             # Idle before the result is known, so that work which follows it finds this thread.
             is_needed = self._crew.make_idle(self)
-            _deliver(errand, *outcome)
+            _deliver(call, *outcome)
             # Or an idle thread would keep what it did last from being freed.
-            del errand, outcome
+            del call, outcome
 
 
 def _outcome(function: Callable[[], R]) -> tuple[R | None, BaseException | None]:
-    """Give what a function returns, or raises.
+    """Return what a function returns or raises.
 
     Its frame and those above, which the error's traceback holds, must not hold the error or its
     future for long: such circles wait for the garbage collector.
@@ -126,10 +126,10 @@ def _outcome(function: Callable[[], R]) -> tuple[R | None, BaseException | None]
         return None, error
 
 
-def _deliver(errand: _Errand, result: object, error: BaseException | None) -> None:
+def _deliver(call: _Call, result: object, error: BaseException | None) -> None:
     # The loop may be closed by the time a late thread returns.
     with contextlib.suppress(RuntimeError):
-        errand.loop.call_soon_threadsafe(_resolve, errand.future, result, error)
+        call.loop.call_soon_threadsafe(_resolve, call.future, result, error)
 
 
 def _resolve(future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:

@@ -1,4 +1,4 @@
-"""The instance's own lease: no two live instances share an id."""
+"""The lease of an instance id: no two live instances share an id."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LAST_REPLY_SECONDS = 5.0
 
 
 class InstanceLease(Periodic):
-    """Held from start to stop; its renewals also read the server's clock."""
+    """The lease, held from start to stop; its renewals also read the server's clock."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class InstanceLease(Periodic):
         try:
             is_ours = await asyncio.shield(renewing)
         except asyncio.CancelledError:
-            # MongoDB may have it as ours by now, and would keep a successor waiting.
+            # The lease may have been acquired, and would keep a successor waiting.
             await asyncio.wait([renewing], timeout=_LAST_REPLY_SECONDS)
             await end(renewing)
             with contextlib.suppress(Exception):
@@ -58,7 +58,7 @@ class InstanceLease(Periodic):
             raise self._taken()
 
     async def check(self) -> None:
-        """Refuse to go on if another live instance has this id."""
+        """Raise `MonqueConnectionError` if another live instance has this id."""
         first = await self._leases.read(self._key)
         current = first
         while current is not None and current.holder != self._holder and not current.is_expired:
@@ -66,12 +66,12 @@ class InstanceLease(Periodic):
                 raise self._taken()
             await asyncio.sleep(min(_LONGEST_LOOK_GAP, self._interval / 4))
             current = await self._leases.read(self._key)
-        # An instance of Node has no lease: only the jobs that it runs show that it lives.
+        # A Node instance has no lease: only the heartbeats of its jobs show that it is alive.
         if name := await self._stale_jobs.foreign_claim(self._clock.now()):
             raise self._taken(f", which runs a job {name} and is no instance of Python")
 
     async def give_back(self) -> None:
-        """Let a successor with the same id start at once."""
+        """Release the lease, so that a successor with the same id starts at once."""
         await self._leases.give_back(self._key, self._holder)
 
     async def _tick(self) -> None:
@@ -98,6 +98,6 @@ def lease_key(instance_id: str) -> str:
 
 
 def adjust(clock: Clock, reading: ServerTime) -> None:
-    """Set the default clock by the server's; a clock of the user's is left alone."""
+    """Adjust the default clock to the server's; a clock of the user's stays as it is."""
     if isinstance(clock, ServerClock):
         clock.adjust(reading.instant, reading.asked_ns, reading.answered_ns)

@@ -1,4 +1,4 @@
-"""The one lifecycle of everything that runs in the background."""
+"""Background loops: one start/stop contract for everything that runs in the background."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from datetime import timedelta
 
-_PAUSE_AFTER_FAULT = 1.0
+_PAUSE_AFTER_ERROR = 1.0
 _CANCEL_AGAIN_AFTER = 2.5
 
 
 class Loop(ABC):
-    """A background loop: one task from start to stop, and nothing left afterwards."""
+    """A background loop: one task from start to stop, with nothing left behind."""
 
     def __init__(self, report: Callable[[BaseException], None]) -> None:
         self._report = report
@@ -27,12 +27,12 @@ class Loop(ABC):
         self._fault: tuple[object, ...] | None = None
 
     def start(self) -> None:
-        """Begin; a loop that has been stopped can begin again."""
+        """Start the task; a stopped loop can be started again."""
         assert self._task is None, "a loop is started once"
         self._task = asyncio.create_task(self._keep_running(), name=f"monque-{type(self).__name__}")
 
     async def stop(self) -> None:
-        """Cancel the loop and wait until it has ended; safe to call at any time."""
+        """Cancel the task and wait until it has ended; safe to call at any time."""
         task, self._task = self._task, None
         if task is None:
             return
@@ -43,16 +43,16 @@ class Loop(ABC):
             try:
                 await self._run()
                 return
-            except Exception as error:  # noqa: BLE001  # no fault may end a loop
+            except Exception as error:  # noqa: BLE001  # no error may end a loop
                 self._complain(error)
-                await asyncio.sleep(_PAUSE_AFTER_FAULT)
+                await asyncio.sleep(_PAUSE_AFTER_ERROR)
 
     def _complain(self, error: Exception) -> None:
-        """Report a fault, but not the same one again until something went well.
+        """Report an error, but not the same one again until something succeeded.
 
-        Outages are all reported: whoever hears of them tells of each once.
+        Errors of an outage are always passed on: the publisher reports each outage once.
         """
-        # What a server says of an error has times in it; its code does not change.
+        # Server messages contain timestamps; the error code is stable.
         fault = (type(error), getattr(error, "code", None) or str(error))
         if fault == self._fault and not isinstance(error, MonqueConnectionError):
             log(logging.DEBUG, f"once more: {error}")
@@ -61,19 +61,19 @@ class Loop(ABC):
             self._report(error)
 
     def _went_well(self) -> None:
-        """Let the next fault be reported, whatever it is."""
+        """Record a success: the next error is reported, whatever it is."""
         self._fault = None
 
     @abstractmethod
     async def _run(self) -> None:
-        """Do the work until cancelled; what it raises is reported and it is run again."""
+        """Work until cancelled; an error is reported, and the loop runs again."""
 
 
 async def end(task: asyncio.Task[Any]) -> None:
     """Cancel a task of our own and wait until it has ended.
 
-    Once may not be enough: `asyncio.wait_for`, which the driver uses, can swallow a cancellation
-    that comes together with what it waits for. But first the task has time to clean up.
+    One cancellation may not be enough: `asyncio.wait_for`, which the driver uses, can swallow one
+    that arrives together with its result. The task has time to clean up before the next.
     """
     while not task.done():
         task.cancel()
@@ -84,7 +84,7 @@ async def end(task: asyncio.Task[Any]) -> None:
 
 
 async def finish(work: Coroutine[Any, Any, object]) -> None:
-    """Do a last thing to its end, however often whoever waits for it is cancelled meanwhile."""
+    """Run to completion, deferring cancellation."""
     task = asyncio.create_task(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -98,7 +98,7 @@ async def finish(work: Coroutine[Any, Any, object]) -> None:
 
 
 async def wait_until(deadline: float, work: Coroutine[Any, Any, object]) -> bool:
-    """Wait for something until a loop time, end it then, and tell whether it came about."""
+    """Run something until a loop time, then cancel it; whether it completed."""
     task = asyncio.create_task(work)
     try:
         await asyncio.wait([task], timeout=max(0.0, deadline - asyncio.get_running_loop().time()))
@@ -111,7 +111,7 @@ async def wait_until(deadline: float, work: Coroutine[Any, Any, object]) -> bool
 
 
 class Periodic(Loop):
-    """A background loop that does one thing every interval, and sooner after a fault."""
+    """A background loop that does one thing every interval, and sooner after an error."""
 
     def __init__(self, report: Callable[[BaseException], None], interval: timedelta) -> None:
         super().__init__(report)
@@ -125,10 +125,10 @@ class Periodic(Loop):
             try:
                 await self._tick()
                 self._went_well()
-            except Exception as error:  # noqa: BLE001  # no fault may end a loop
+            except Exception as error:  # noqa: BLE001  # no error may end a loop
                 self._complain(error)
-                pause = min(self._interval, _PAUSE_AFTER_FAULT)
+                pause = min(self._interval, _PAUSE_AFTER_ERROR)
 
     @abstractmethod
     async def _tick(self) -> None:
-        """Do it once."""
+        """Do the work of one interval."""

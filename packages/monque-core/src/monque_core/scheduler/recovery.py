@@ -1,4 +1,4 @@
-"""Bringing back the jobs of instances that died."""
+"""Recovering the jobs of instances that died."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _GRACE_SECONDS = 2.0
 
 
 class Recovery(Periodic):
-    """Looks for abandoned jobs about once per heartbeat interval."""
+    """Looks for stale jobs about once per heartbeat interval."""
 
     def __init__(
         self,
@@ -51,23 +51,23 @@ class Recovery(Periodic):
         self._publisher = publisher
 
     def begin_grace(self) -> float:
-        """Let owners renew their claims before they are taken over, and tell for how long.
+        """Suppress recovery for a while after startup, and return for how many seconds.
 
-        An instance that was just born cannot know whether it was they who fell silent, or MongoDB
-        itself until now.
+        There may have been an outage that this instance did not see: owners get time to renew
+        their claims first.
         """
         grace_seconds = min(_GRACE_SECONDS, self._interval)
         self._store.connectivity.be_gracious(grace_seconds)
         return grace_seconds
 
     async def recover(self, grace_seconds: float = 0.0) -> int:
-        """Make stale jobs pending again, fail those that were interrupted too often."""
+        """Make stale jobs pending again, and fail those that have no run left."""
 
         async def find(now: datetime, limit: int) -> StaleBatch:
             nonlocal grace_seconds
             batch = await self._store.stale_jobs.find(now, limit)
             if batch.jobs and grace_seconds:
-                # What is renewed meanwhile is no longer as this look has found it.
+                # A claim that is renewed meanwhile no longer matches the condition of the batch.
                 await asyncio.sleep(grace_seconds)
                 grace_seconds = 0.0
             return batch
@@ -75,7 +75,7 @@ class Recovery(Periodic):
         return await self._recover(find, self._could_be_heard)
 
     async def recover_instance(self, instance_id: str) -> int:
-        """Do the same with all jobs of an instance whose process has ended."""
+        """Recover all jobs of an instance whose process has ended."""
         find = partial(self._store.stale_jobs.find_of, instance_id)
         return await self._recover(find, lambda _: True)
 
@@ -126,7 +126,7 @@ class Recovery(Periodic):
                 failed += await self._fail(batch, job)
             except MonqueConnectionError:
                 raise
-            except Exception as error:  # noqa: BLE001  # what the server refuses stops no other
+            except Exception as error:  # noqa: BLE001  # a rejected write must not stop the others
                 self._publisher.errored(error, job)
         return failed
 
@@ -134,12 +134,12 @@ class Recovery(Periodic):
         return job.claims >= self._policy.limit_for(job) and not _is_counted_by_others(job)
 
     def _could_be_heard(self, job: AnyJob) -> bool:
-        """Tell whether the owner had its three heartbeats' time since MongoDB was last away."""
+        """Whether the owner had time for three heartbeats since the last outage."""
         interval = job.heartbeat_interval
         return not is_interval(interval) or self._store.connectivity.could_hear(interval / 1000)
 
     async def _fail(self, batch: StaleBatch, job: AnyJob) -> bool:
-        """Give up a job through the ordinary failure, which a claim of our own allows."""
+        """Fail a job through the ordinary failure transition, under a claim of our own."""
         now = self._clock.now()
         adopted = await self._store.stale_jobs.adopt(batch, job, now)
         if adopted is None:
@@ -153,12 +153,12 @@ class Recovery(Periodic):
 
 
 def _is_counted_by_others(job: AnyJob) -> bool:
-    """Whether a claim that is not counted followed those that are: no claim here moves a job."""
+    """Whether Node claimed the job last: it moves `nextRunAt`, and does not count claims."""
     return isinstance(job.claimed_at, datetime) and job.next_run_at > job.claimed_at
 
 
 def _spent(job: AnyJob, limit: int) -> str:
-    """Say what has used up the runs of a job: claims without an outcome, and failures."""
+    """Return what used up the runs of a job: interruptions and failures."""
     interruptions = max(1, job.claims - job.fail_count)
     failures = f" and {job.fail_count} run(s) failed" if job.fail_count else ""
     return (

@@ -1,4 +1,4 @@
-"""Deleting finished jobs that are old enough, or a warning that nobody does."""
+"""Retention: deleting old finished jobs, or warning that nothing deletes them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _LEASE_KEY = "retention"
 _LEASE_DURATION = timedelta(seconds=60)
 _LOOK_INTERVAL = timedelta(hours=1)
 MANY_JOBS = 100_000
-"""So many stored jobs are worth a warning if none is ever deleted, and twice as many another."""
+"""Warn at this many stored jobs if none is ever deleted, and again when it doubles."""
 
 logger = logging.getLogger("monque")
 
 
 class Retention(Periodic):
-    """Looks for finished jobs past their age every interval, in one instance at a time."""
+    """Deletes finished jobs past their age every interval, in one instance at a time."""
 
     def __init__(
         self, store: Store, clock: Clock, retention: JobRetention, publisher: EventPublisher
@@ -59,7 +59,7 @@ class Retention(Periodic):
 
 
 class GrowthWarning(Periodic):
-    """Warns of a collection that grows because `job_retention` was never decided."""
+    """Warns about a growing collection if `job_retention` was never set."""
 
     def __init__(self, store: Store, publisher: EventPublisher) -> None:
         super().__init__(publisher.errored, _LOOK_INTERVAL)

@@ -74,7 +74,7 @@ class BlockingApi(Producer, Inspector, Controller, ReactiveAdmin):
     def _notice(self, jobs: Sequence[AnyJob]) -> None:
         self._home.notice(jobs)
 
-    def _tell(self, event: str, payload: object) -> None:
+    def _emit_event(self, event: str, payload: object) -> None:
         self._home.tell(event, payload)
 
     def _running(self, name: str) -> int:

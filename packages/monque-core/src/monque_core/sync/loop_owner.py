@@ -32,7 +32,7 @@ class LoopOwner:
         self.check_may_wait()
         with self._counting:
             if self._loop is None:
-                self._monque._move_in()
+                self._monque._rebind()
                 self._loop = LoopThread("monque-loop")
             self._users += 1
             return self._loop
@@ -87,11 +87,11 @@ class LoopOwner:
     def tell(self, event: str, payload: object) -> None:
         """Let listeners know what was done, where they are always called."""
         loop = self._loop
-        if loop is not None and loop.post(self._monque._tell, event, payload):
+        if loop is not None and loop.post(self._monque._emit_event, event, payload):
             return
         if self._monque.listeners(event):
             with self.entered() as loop:
-                loop.post(self._monque._tell, event, payload)
+                loop.post(self._monque._emit_event, event, payload)
 
     def running(self, name: str) -> int:
         """Tell how many jobs of a name run."""
