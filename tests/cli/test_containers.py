@@ -29,10 +29,10 @@ log = logging.getLogger("shop")
 
 
 async def connect():
-    log.info("connecting")
+    log.info("pool opened")
     async with AsyncMongoClient(os.environ["MONQUE_URI"]) as client:
         yield client[os.environ["MONQUE_DATABASE"]]
-    log.info("disconnected")
+    log.info("pool closed")
 
 
 class Mailer:
@@ -119,7 +119,14 @@ async def test_runs_its_jobs_between_the_start_and_the_end_of_its_resources(
         worker.signal()
         assert await worker.end() == 0, worker.output
 
-    steps = ["connecting", "hello Ada", "finishing the jobs", "disconnected", "stopped"]
+    steps = [
+        "pool opened",
+        "connecting to MongoDB",
+        "hello Ada",
+        "finishing the jobs",
+        "stopped",
+        "pool closed",
+    ]
     assert worker.told("|".join(steps)) == steps
     assert await count_by_status(db) == {"completed": 1}
 
@@ -132,7 +139,7 @@ async def test_runs_in_several_processes(shop: CommandLine) -> None:
         assert await worker.end() == 0, worker.output
 
     assert len(set(instances)) == 2
-    assert len(worker.told("disconnected")) == 2
+    assert len(worker.told("pool closed")) == 2
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="--reload needs POSIX")
@@ -142,7 +149,7 @@ async def test_starts_anew_when_its_sources_change(shop: CommandLine, queue: Mon
     async with shop.start("worker", "shop.app:container", "--reload") as worker:
         await worker.hear("is up")
         source.write_text(SHOP.replace("hello", "welcome"), encoding="utf-8")
-        await worker.hear("disconnected")
+        await worker.hear("pool closed")
         await worker.hear("is up", 2)
         await queue.enqueue("greet", "Ada")
         await worker.hear("welcome Ada")
@@ -153,10 +160,10 @@ async def test_starts_anew_when_its_sources_change(shop: CommandLine, queue: Mon
 async def test_a_signal_ends_a_start_that_waits_for_mongodb(shop: CommandLine) -> None:
     nowhere = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=3600000"
     async with shop.start("worker", "shop.app:container", MONQUE_URI=nowhere) as worker:
-        await worker.hear("connecting")
+        await worker.hear("pool opened")
         worker.signal()
         assert await worker.end() == 0, worker.output
-    assert "disconnected" in worker.output
+    assert "pool closed" in worker.output
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,8 @@ async def test_the_largest_payload_leaves_room_for_all_that_is_ever_written(db: 
     instance_id = "\N{FISH}" * 255
     monque = Monque(db, scheduler_instance_id=instance_id, max_retries=2, base_retry_interval=0.001)
     happenings = Happenings(monque)
-    name = "\N{FISH}" * 255
+    # The most bytes that a name of 255 UTF-16 units can have.
+    name = "\N{EURO SIGN}" * 255
     data = "x" * (LARGEST_PAYLOAD - 5)
 
     @monque.worker(name, concurrency=2)
@@ -157,7 +158,7 @@ async def test_the_largest_payload_leaves_room_for_all_that_is_ever_written(db: 
 
     with pytest.raises(PayloadTooLargeError):
         await monque.enqueue(name, data + "x")
-    job = await monque.enqueue(name, data, unique_key="\N{FISH}" * 1024)
+    job = await monque.enqueue(name, data, unique_key="\N{EURO SIGN}" * 1024)
     async with monque:
         (failure,) = await happenings.reach("job:fail")
         await happenings.reach("job:complete")

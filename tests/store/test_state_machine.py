@@ -129,6 +129,12 @@ class Run:
     job: AnyJob
 
 
+def counted_claims(job: AnyJob) -> int:
+    """Return how often a waiting job was claimed; a move since the last claim starts anew."""
+    is_moved = job.claimed_at is not None and job.next_run_at > job.claimed_at
+    return max(job.fail_count, 0 if is_moved and not job.fail_count else job.claims)
+
+
 @dataclass
 class Model:
     """The jobs as they should be, by a reading of the specification in plain Python."""
@@ -185,7 +191,7 @@ class Model:
             locked_at=self.now,
             last_heartbeat=self.now,
             heartbeat_interval=HEARTBEAT // timedelta(milliseconds=1),
-            claims=self.jobs[job_id].claims + 1,
+            claims=counted_claims(self.jobs[job_id]) + 1,
         )
         return self.jobs[job_id]
 
@@ -577,7 +583,7 @@ class TwoInstances(RuleBasedStateMachine):
         seen = [self.model.jobs[one.id] for one in found]
         assert [rank(job) for job in seen] == [rank(job) for job in due[:limit]]
         for candidate, job in zip(found, seen, strict=True):
-            assert candidate.interrupted is (job.claims > job.fail_count)
+            assert candidate.interrupted is (counted_claims(job) > job.fail_count)
         first = OWNERS[OWNERS.index(owner) - 1] if has_rival else owner
         claimed = self.rig.run(self.rig.stores[first].queue.claim_batch(found, token, now))
         assert {job.id for job in claimed} == {job.id for job in seen}

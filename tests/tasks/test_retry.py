@@ -240,7 +240,7 @@ def test_a_series_says_which_interval_is_bad(interval: Any) -> None:
         Series([1, interval])
 
 
-@pytest.mark.parametrize("expression", ["", "x", "* * *", "0 0 31 2 *", None, 5])
+@pytest.mark.parametrize("expression", ["", "x", "* * * * * * *", "0 0 31 2 *", None, 5])
 def test_an_expression_that_never_fires_is_refused(expression: Any) -> None:
     with pytest.raises(InvalidCronError, match="invalid cron expression"):
         Cron(expression)
