@@ -57,7 +57,7 @@ class JobHandler(Generic[D]):
 
 
 def add_members(target: type) -> None:
-    """Give a class `enqueue` and `job_name`, unless it has something of that name."""
+    """Add `enqueue` and `job_name` to a class, unless it has attributes of these names."""
     for name in ("enqueue", "job_name"):
         if not hasattr(target, name):
             setattr(target, name, vars(JobHandler)[name])

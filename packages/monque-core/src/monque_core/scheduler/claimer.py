@@ -101,9 +101,12 @@ class Claimer(Generic[W, C]):
         if len(claims) == 1:
             result.works = self._handed_over(*await claims[0])
             return result
-        for claimed in await asyncio.gather(*claims, return_exceptions=True):
+        outcomes = await asyncio.gather(*claims, return_exceptions=True)
+        # What ends the process is raised before any work is handed over: all stays unconfirmed.
+        errors = [_as_error(one) for one in outcomes if isinstance(one, BaseException)]
+        result.error = errors[-1] if errors else None
+        for claimed in outcomes:
             if isinstance(claimed, BaseException):
-                result.error = _as_error(claimed)
                 result.remaining.update(dict.fromkeys(plan.limits, MANY))
             else:
                 result.works += self._handed_over(*claimed)

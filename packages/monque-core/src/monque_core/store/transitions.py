@@ -249,7 +249,7 @@ def cancel(ids: Any, now: datetime) -> Transition:
 
 
 def retry(job_id: object, now: datetime, spread: timedelta = timedelta(0)) -> Transition:
-    """Give a job all its attempts again: failed, cancelled → pending.
+    """Restore all runs of a job: failed, cancelled → pending.
 
     It is due now or soon, unless it was cancelled before it was due: then it is due as it was.
     """
