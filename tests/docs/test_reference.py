@@ -442,7 +442,7 @@ def test_max_retries_is_everywhere_the_number_of_runs_in_all() -> None:
     rows = [row for found in explained.values() for row in found]
     assert len(rows) >= 7
     assert [row for row in rows if not re.search(r"\b[Rr]uns in all\b", row)] == []
-    assert "`max_retries` is the number of runs in all" in page_text("docs/concepts.md")
+    assert "`max_retries` is the total number of runs" in page_text("docs/concepts.md")
 
     assert "number of runs in all" in " ".join((inspect.getdoc(Monque.enqueue) or "").split())
     told = CliRunner().invoke(app, ["enqueue", "--help"]).output
