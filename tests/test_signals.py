@@ -1,4 +1,4 @@
-"""`run()`: the main of a worker process."""
+"""Signals that stop a worker process."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from monque_core import Monque
+from monque_core import Monque, MonqueError
+from monque_core.signals import on_first_signal
+from tests.support.quarantine import Quarantine
 from tests.support.stored import count_by_status, stored
 from tests.support.waiting import eventually
 
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
 
     from monque_core import Job
+
+NUMBERS = [signal.SIGINT, signal.SIGTERM]
 
 PROGRAM = """
 import asyncio, sys
@@ -133,3 +138,48 @@ async def test_a_cancelled_run_stops_the_instance(db: AsyncDatabase[dict[str, An
 
     assert not monque.is_running
     assert (await stored(db, job)).status == "completed"
+
+
+class TestOnFirstSignal:
+    @pytest.mark.parametrize("number", NUMBERS)
+    def test_the_first_signal_calls_back_and_the_second_does_what_it_did(
+        self, number: signal.Signals
+    ) -> None:
+        heard: list[str] = []
+        before = signal.signal(number, lambda *_: heard.append("outside"))
+        try:
+            with on_first_signal(lambda: heard.append("inside")):
+                assert heard == []
+                signal.raise_signal(number)
+                assert heard == ["inside"]
+                signal.raise_signal(number)
+                assert heard == ["inside", "outside"]
+        finally:
+            signal.signal(number, before)
+
+    def test_one_signal_gives_back_both(self) -> None:
+        before = [signal.getsignal(number) for number in NUMBERS]
+        with on_first_signal(lambda: None):
+            assert [signal.getsignal(number) for number in NUMBERS] != before
+            signal.raise_signal(signal.SIGTERM)
+            assert [signal.getsignal(number) for number in NUMBERS] == before
+
+    def test_signals_are_what_they_were_after_an_error(self) -> None:
+        before = [signal.getsignal(number) for number in NUMBERS]
+        with pytest.raises(ValueError, match="bad"), on_first_signal(lambda: None):
+            raise ValueError("bad")
+
+        assert [signal.getsignal(number) for number in NUMBERS] == before
+
+    def test_only_the_main_thread_can_wait_for_signals(self) -> None:
+        before = [signal.getsignal(number) for number in NUMBERS]
+        entered = threading.Event()
+
+        def enter() -> None:
+            with on_first_signal(lambda: None):
+                entered.set()
+
+        with pytest.raises(MonqueError, match=r"use start\(\) and stop\(\)"):
+            Quarantine(enter).result()
+        assert not entered.is_set()
+        assert [signal.getsignal(number) for number in NUMBERS] == before

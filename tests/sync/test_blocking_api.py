@@ -1,4 +1,4 @@
-"""Storing, looking and managing in the thread that asks."""
+"""The methods of `Monque` that need no event loop, in the calling thread."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from monque_core.jobs.job import AnyJob
 
 
-class Neighbours:
-    """Those whom a counter lets know."""
+class FakeHost:
+    """Records what a blocking API passes on."""
 
     def __init__(self) -> None:
         self.noticed: list[AnyJob] = []
-        self.told: list[str] = []
+        self.emitted: list[str] = []
         self.initialized = 0
 
     def initialize(self) -> None:
@@ -42,24 +42,24 @@ class Neighbours:
     def notice(self, jobs: Sequence[AnyJob]) -> None:
         self.noticed.extend(jobs)
 
-    def tell(self, event: str, payload: object) -> None:
-        self.told.append(event)
+    def emit(self, event: str, payload: object) -> None:
+        self.emitted.append(event)
 
     def running(self, name: str) -> int:
         return 3
 
 
 @pytest.fixture
-def neighbours() -> Neighbours:
-    return Neighbours()
+def host() -> FakeHost:
+    return FakeHost()
 
 
 @pytest.fixture
-def counter(blocking_db: Database[dict[str, Any]], neighbours: Neighbours) -> BlockingApi:
-    return BlockingApi(blocking_db, Options.parse({}), Workers(), neighbours)
+def api(blocking_db: Database[dict[str, Any]], host: FakeHost) -> BlockingApi:
+    return BlockingApi(blocking_db, Options.parse({}), Workers(), host)
 
 
-class TestInPlace:
+class TestRunInPlace:
     def test_a_coroutine_that_never_waits_gives_its_result(self) -> None:
         async def add(one: int, other: int) -> int:
             return one + other
@@ -90,7 +90,7 @@ class TestInPlace:
         assert closed == [True]
 
 
-class TestCounter:
+class TestBlockingApi:
     def test_has_the_methods_of_monque_that_need_no_running_instance(self) -> None:
         for part in (Producer, Inspector, Controller):
             for name, method in inspect.getmembers(part, inspect.iscoroutinefunction):
@@ -102,59 +102,55 @@ class TestCounter:
         threads_at_work: list[set[Any]] = []
         log.on_sending = lambda *_: threads_at_work.append(monque_threads())
         with MongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
-            counter = BlockingApi(client[database_name], Options.parse({}), Workers(), Neighbours())
-            run_in_place(counter.enqueue("work", 1))
+            api = BlockingApi(client[database_name], Options.parse({}), Workers(), FakeHost())
+            run_in_place(api.enqueue("work", 1))
 
             assert log.count() == {"insert": 1}
             assert threads_at_work == [set()]
 
-    def test_has_the_collection_made_ready_once(
-        self, counter: BlockingApi, neighbours: Neighbours
-    ) -> None:
+    def test_has_the_collection_made_ready_once(self, api: BlockingApi, host: FakeHost) -> None:
         with pytest.raises(InvalidJobError):
-            run_in_place(counter.enqueue("", 1))
-        assert neighbours.initialized == 0
-        run_in_place(counter.enqueue("work", 1))
-        run_in_place(counter.get_jobs())
+            run_in_place(api.enqueue("", 1))
+        assert host.initialized == 0
+        run_in_place(api.enqueue("work", 1))
+        run_in_place(api.get_jobs())
 
-        assert neighbours.initialized == 1
+        assert host.initialized == 1
 
     def test_lets_the_workers_know_of_new_jobs_only(
-        self, counter: BlockingApi, neighbours: Neighbours, blocking_db: Database[dict[str, Any]]
+        self, api: BlockingApi, host: FakeHost, blocking_db: Database[dict[str, Any]]
     ) -> None:
         SyncMonque(blocking_db).initialize()
-        first = run_in_place(counter.enqueue("work", 1, unique_key="k"))
-        again = run_in_place(counter.enqueue("work", 1, unique_key="k"))
-        many = run_in_place(counter.enqueue_many("work", [1, 2]))
+        first = run_in_place(api.enqueue("work", 1, unique_key="k"))
+        again = run_in_place(api.enqueue("work", 1, unique_key="k"))
+        many = run_in_place(api.enqueue_many("work", [1, 2]))
         with blocking_db.client.start_session() as session, session.start_transaction():
-            run_in_place(counter.enqueue("work", 1, session=session))
+            run_in_place(api.enqueue("work", 1, session=session))
 
         assert again.deduplicated
-        assert [job.id for job in neighbours.noticed] == [first.id, *(job.id for job in many)]
+        assert [job.id for job in host.noticed] == [first.id, *(job.id for job in many)]
 
-    def test_lets_listeners_know_what_was_done(
-        self, counter: BlockingApi, neighbours: Neighbours
-    ) -> None:
-        job = run_in_place(counter.enqueue("work", 1))
-        run_in_place(counter.cancel_job(job.id))
-        run_in_place(counter.retry_jobs(JobSelector(name="work")))
-        run_in_place(counter.delete_job(job.id))
+    def test_lets_listeners_know_what_was_done(self, api: BlockingApi, host: FakeHost) -> None:
+        job = run_in_place(api.enqueue("work", 1))
+        run_in_place(api.cancel_job(job.id))
+        run_in_place(api.retry_jobs(JobSelector(name="work")))
+        run_in_place(api.delete_job(job.id))
 
-        assert neighbours.told == ["job:cancelled", "jobs:retried", "job:deleted"]
+        assert host.emitted == ["job:cancelled", "jobs:retried", "job:deleted"]
 
     def test_asks_the_workers_how_many_jobs_run(
-        self, blocking_db: Database[dict[str, Any]], neighbours: Neighbours
+        self, blocking_db: Database[dict[str, Any]], host: FakeHost
     ) -> None:
         monque = Monque(blocking_db)
         monque.worker("work", lambda _: None)
-        counter = BlockingApi(blocking_db, Options.parse({}), monque._workers, neighbours)
-        (view,) = run_in_place(counter.get_queue_view_summaries())
+        api = BlockingApi(blocking_db, Options.parse({}), monque._workers, host)
+        (view,) = run_in_place(api.get_queue_view_summaries())
 
         assert view.worker is not None
         assert view.worker.running == 3
 
     def test_refuses_a_handle_that_belongs_to_an_event_loop(
-        self, db: AsyncDatabase[dict[str, Any]], neighbours: Neighbours
+        self, db: AsyncDatabase[dict[str, Any]], host: FakeHost
     ) -> None:
         with pytest.raises(TypeError, match="take Monque for it"):
-            BlockingApi(db, Options.parse({}), Workers(), neighbours)
+            BlockingApi(db, Options.parse({}), Workers(), host)

@@ -1,4 +1,4 @@
-"""Where the workers of a SyncMonque are."""
+"""The event loop of a SyncMonque, and the Monque on it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def monque(blocking_db: Database[dict[str, Any]]) -> Monque:
 
 
 @pytest.fixture
-def workshop(monque: Monque) -> LoopOwner:
+def owner(monque: Monque) -> LoopOwner:
     return LoopOwner(monque, lambda: None)
 
 
@@ -33,29 +33,29 @@ async def current_thread() -> threading.Thread:
 
 
 class TestLoop:
-    def test_is_there_while_somebody_needs_it(self, workshop: LoopOwner) -> None:
-        first = workshop.enter()
-        second = workshop.enter()
+    def test_is_there_while_somebody_needs_it(self, owner: LoopOwner) -> None:
+        first = owner.enter()
+        second = owner.enter()
         thread = first.call(current_thread)
         assert first is second
         assert thread.name == "monque-loop"
-        workshop.leave()
+        owner.leave()
         assert thread.is_alive()
-        workshop.leave()
+        owner.leave()
 
         assert not thread.is_alive()
         assert no_threads_are_left()
 
-    def test_is_another_one_each_time(self, workshop: LoopOwner) -> None:
+    def test_is_another_one_each_time(self, owner: LoopOwner) -> None:
         threads = []
         for _ in range(20):
-            with workshop.entered() as loop:
+            with owner.entered() as loop:
                 threads.append(loop.call(current_thread))
 
         assert len(set(threads)) == 20
         assert no_threads_are_left()
 
-    def test_is_there_for_many_threads(self, workshop: LoopOwner, monque: Monque) -> None:
+    def test_is_there_for_many_threads(self, owner: LoopOwner, monque: Monque) -> None:
         at_once: list[int] = []
 
         async def initialize() -> None:
@@ -65,68 +65,68 @@ class TestLoop:
 
         def use(number: int) -> None:
             for _ in range(5):
-                with workshop.entered() as loop:
+                with owner.entered() as loop:
                     loop.call(initialize)
 
         all_at_once(20, use)
         assert at_once == []
         assert no_threads_are_left()
 
-    def test_leaves_nothing_of_a_call_that_fails(self, workshop: LoopOwner, monque: Monque) -> None:
+    def test_leaves_nothing_of_a_call_that_fails(self, owner: LoopOwner, monque: Monque) -> None:
         async def fail() -> None:
             await monque.enqueue("work", 1)
             raise ValueError("bad")
 
-        with pytest.raises(ValueError, match="bad"), workshop.entered() as loop:
+        with pytest.raises(ValueError, match="bad"), owner.entered() as loop:
             loop.call(fail)
         assert no_threads_are_left()
 
-    def test_may_not_be_waited_for_on_itself(self, workshop: LoopOwner) -> None:
+    def test_may_not_be_waited_for_on_itself(self, owner: LoopOwner) -> None:
         async def enter() -> None:
-            workshop.enter()
+            owner.enter()
 
-        workshop.check_may_wait()
+        owner.check_may_wait()
         with (
-            workshop.entered() as loop,
+            owner.entered() as loop,
             pytest.raises(MonqueError, match="call it from another thread"),
         ):
             loop.call(enter)
         assert no_threads_are_left()
 
 
-class TestDoing:
-    def test_is_here_without_a_loop(self, workshop: LoopOwner) -> None:
-        assert workshop.do(threading.current_thread) is threading.current_thread()
+class TestRun:
+    def test_is_here_without_a_loop(self, owner: LoopOwner) -> None:
+        assert owner.run(threading.current_thread) is threading.current_thread()
 
-    def test_is_on_the_loop(self, workshop: LoopOwner) -> None:
-        with workshop.entered():
-            assert workshop.do(threading.current_thread).name == "monque-loop"
+    def test_is_on_the_loop(self, owner: LoopOwner) -> None:
+        with owner.entered():
+            assert owner.run(threading.current_thread).name == "monque-loop"
 
-    def test_is_in_place_for_what_is_on_the_loop(self, workshop: LoopOwner) -> None:
+    def test_is_in_place_for_what_is_on_the_loop(self, owner: LoopOwner) -> None:
         async def do_there() -> threading.Thread:
-            return workshop.do(threading.current_thread)
+            return owner.run(threading.current_thread)
 
-        with workshop.entered() as loop:
+        with owner.entered() as loop:
             assert loop.call(do_there).name == "monque-loop"
 
-    def test_may_raise(self, workshop: LoopOwner) -> None:
+    def test_may_raise(self, owner: LoopOwner) -> None:
         def fail() -> None:
             raise ValueError("bad")
 
-        with workshop.entered(), pytest.raises(ValueError, match="bad"):
-            workshop.do(fail)
+        with owner.entered(), pytest.raises(ValueError, match="bad"):
+            owner.run(fail)
 
 
-class TestTelling:
-    def test_nobody_needs_no_loop(self, workshop: LoopOwner) -> None:
-        workshop.notice([])
-        workshop.tell("job:deleted", 1)
+class TestEmit:
+    def test_nobody_needs_no_loop(self, owner: LoopOwner) -> None:
+        owner.notice([])
+        owner.emit("job:deleted", 1)
 
         assert no_threads_are_left()
-        assert workshop.running("work") == 0
+        assert owner.running("work") == 0
 
     def test_without_a_loop_waits_for_listeners_on_one(
-        self, workshop: LoopOwner, monque: Monque
+        self, owner: LoopOwner, monque: Monque
     ) -> None:
         heard: list[tuple[str, object]] = []
 
@@ -135,20 +135,20 @@ class TestTelling:
             await asyncio.sleep(0.01)
             heard.append((threading.current_thread().name, payload))
 
-        workshop.tell("job:deleted", 1)
+        owner.emit("job:deleted", 1)
 
         assert heard == [("monque-loop", 1)]
         assert no_threads_are_left()
 
-    def test_may_lead_to_more(self, workshop: LoopOwner, monque: Monque) -> None:
+    def test_may_lead_to_more(self, owner: LoopOwner, monque: Monque) -> None:
         heard: list[object] = []
-        monque.on("job:cancelled", lambda payload: workshop.tell("job:deleted", payload))
+        monque.on("job:cancelled", lambda payload: owner.emit("job:deleted", payload))
         monque.on("job:deleted", heard.append)
-        Quarantine(lambda: workshop.tell("job:cancelled", 1)).result()
+        Quarantine(lambda: owner.emit("job:cancelled", 1)).result()
 
         assert heard == [1]
 
-    def test_does_not_wait_for_a_busy_loop(self, workshop: LoopOwner, monque: Monque) -> None:
+    def test_does_not_wait_for_a_busy_loop(self, owner: LoopOwner, monque: Monque) -> None:
         heard: Record[tuple[str, object]] = Record()
         monque.on("job:deleted", lambda what: heard.add((threading.current_thread().name, what)))
         busy, go_on = threading.Event(), threading.Event()
@@ -157,11 +157,11 @@ class TestTelling:
             busy.set()
             go_on.wait(120)
 
-        with workshop.entered():
-            blocking = Quarantine(lambda: workshop.do(block))
+        with owner.entered():
+            blocking = Quarantine(lambda: owner.run(block))
             assert busy.wait(120)
-            workshop.tell("job:deleted", 1)
-            workshop.notice([])
+            owner.emit("job:deleted", 1)
+            owner.notice([])
             assert heard == []
             go_on.set()
             heard.reach(1)

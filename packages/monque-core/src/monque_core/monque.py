@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import uuid
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack
 
 from monque_core.controller import Controller
-from monque_core.display import brief_repr
 from monque_core.durations import check_limit
 from monque_core.emitter import IsolatingEmitter
 from monque_core.inspector import Inspector
 from monque_core.jobs.draft import Limits
 from monque_core.jobs.job import AnyJob
-from monque_core.jobs.rules import (
-    check_concurrency,
-    check_name,
-    check_timeout,
-)
 from monque_core.lifecycle import Lifecycle
 from monque_core.options import MonqueOptions, Options
 from monque_core.producer import Producer
@@ -27,6 +20,7 @@ from monque_core.reactive.event_publisher import TaskEventPublisher
 from monque_core.reactive.runtime import ReactiveRuntime
 from monque_core.reactive.task_registry import TaskRegistry
 from monque_core.reactive_admin import ReactiveAdmin
+from monque_core.registration import Registration
 from monque_core.scheduler.engine import Engine
 from monque_core.scheduler.event_publisher import EventPublisher
 from monque_core.scheduler.job_source import retry_policy
@@ -36,28 +30,24 @@ from monque_core.scheduler.recovery import Recovery
 from monque_core.scheduler.runs import Runs
 from monque_core.scheduler.succession import Instance, Succession
 from monque_core.scheduler.wakeups import Wakeups
-from monque_core.scheduler.workers import Worker, Workers, check_handler, is_async, needs_arguments
-from monque_core.signals import on_signals
+from monque_core.scheduler.workers import Workers
+from monque_core.signals import on_first_signal_async
 from monque_core.store.store import Store
-from monque_core.tasks.definition import TaskOptions, check_options, define
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from datetime import timedelta
+    from collections.abc import Sequence
     from types import TracebackType
     from typing import Self
 
     from monque_core.durations import Duration
-    from monque_core.scheduler.workers import Handler, Middleware
-
-H = TypeVar("H", bound="Handler")
-M = TypeVar("M", bound="Middleware")
+    from monque_core.scheduler.workers import Middleware, Worker
+    from monque_core.tasks.definition import Definition
 
 _SHORTEST_HEALTHY_SILENCE = 5.0
 _LAST_LISTENERS_SECONDS = 5.0
 
 
-class Monque(Producer, Inspector, Controller, ReactiveAdmin, IsolatingEmitter):
+class Monque(Producer, Inspector, Controller, ReactiveAdmin, Registration, IsolatingEmitter):
     """A job scheduler on one MongoDB collection.
 
     `db` is a PyMongo `AsyncDatabase`, a blocking PyMongo `Database` or a Motor database; the
@@ -69,7 +59,7 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, IsolatingEmitter):
         self._workers = Workers()
         self._reactive = TaskRegistry()
         self._middleware: list[Middleware] = []
-        self._settle(db, options)
+        self._bind(db, options)
         self._engine: Engine | None = None
         self._runtime: ReactiveRuntime | None = None
         self._is_initialized = False
@@ -78,7 +68,7 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, IsolatingEmitter):
         self._stopping: asyncio.Task[None] | None = None
         self._stop_callers: list[asyncio.Task[Any] | None] = []
 
-    def _settle(self, db: object, options: MonqueOptions) -> None:
+    def _bind(self, db: object, options: MonqueOptions) -> None:
         """Parse the options and bind to the database; a forked process does this again."""
         self._options = Options.parse(options)
         self._store = Store(db, self._options)
@@ -160,7 +150,7 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, IsolatingEmitter):
         A second signal does what it would do without monque.
         """
         asked_to_stop = asyncio.Event()
-        with on_signals(asked_to_stop.set):
+        with on_first_signal_async(asked_to_stop.set):
             starting = asyncio.create_task(self._start(logs=True))
             asking = asyncio.create_task(asked_to_stop.wait())
             try:
@@ -207,127 +197,15 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, IsolatingEmitter):
     ) -> None:
         await self.stop()
 
-    @overload
-    def worker(
-        self,
-        name: str,
-        handler: None = None,
-        *,
-        concurrency: int | None = None,
-        timeout: Duration | None = None,
-        replace: bool = False,
-    ) -> Callable[[H], H]: ...
+    def _add_worker(self, worker: Worker, *, replace: bool) -> None:
+        self._workers.add(worker, replace=replace)
+        if self._engine is not None:
+            self._engine.worker_added()
 
-    @overload
-    def worker(
-        self,
-        name: str,
-        handler: H,
-        *,
-        concurrency: int | None = None,
-        timeout: Duration | None = None,
-        replace: bool = False,
-    ) -> H: ...
-
-    def worker(
-        self,
-        name: str,
-        handler: H | None = None,
-        *,
-        concurrency: int | None = None,
-        timeout: Duration | None = None,
-        replace: bool = False,
-    ) -> H | Callable[[H], H]:
-        """Register the handler of a job name, as a decorator or directly.
-
-        An `async def` handler runs on the event loop, a `def` one in a thread. The timeout
-        bounds each run whose job has none of its own.
-        """
-        if callable(name):
-            raise needs_arguments("worker", name, '"send-email"')
-        check_name(name)
-        slots = self._options.worker_concurrency
-        if concurrency is not None:
-            slots = check_concurrency(concurrency)
-        limit = check_timeout(timeout)
-
-        def register(function: H) -> H:
-            self._workers.add(_worker(name, function, slots, limit), replace=replace)
-            if self._engine is not None:
-                self._engine.worker_added()
-            return function
-
-        return register if handler is None else register(handler)
-
-    @overload
-    def reactive(
-        self,
-        collection: object,
-        handler: None = None,
-        *,
-        concurrency: int | None = None,
-        timeout: Duration | None = None,
-        **options: Unpack[TaskOptions],
-    ) -> Callable[[H], H]: ...
-
-    @overload
-    def reactive(
-        self,
-        collection: object,
-        handler: H,
-        *,
-        concurrency: int | None = None,
-        timeout: Duration | None = None,
-        **options: Unpack[TaskOptions],
-    ) -> H: ...
-
-    def reactive(
-        self,
-        collection: object,
-        handler: H | None = None,
-        *,
-        concurrency: int | None = None,
-        timeout: Duration | None = None,
-        **options: Unpack[TaskOptions],
-    ) -> H | Callable[[H], H]:
-        """Run a handler when documents of a collection change, as a decorator or directly.
-
-        The collection is a name, or a PyMongo or Motor collection of the same deployment; the
-        options are those of `TaskOptions`. An `async def` handler gets a `ReactiveTask`, a `def`
-        one, which runs in a thread, a `SyncReactiveTask`.
-        """
-        if inspect.isroutine(collection) or isinstance(collection, type):
-            raise needs_arguments("reactive", collection, '"orders", name="invoice"')
-        check_options(options)
-        place = self._store.tasks.place_of(collection)
-        definition = define(*place, codec=self._store.codec, **options)
-        slots = self._options.worker_concurrency
-        if concurrency is not None:
-            slots = check_concurrency(concurrency)
-        limit = check_timeout(timeout)
-
-        def register(function: H) -> H:
-            worker = _worker(definition.name, function, slots, limit)
-            self._reactive.add(definition, worker)
-            if self._runtime is not None:
-                self._runtime.serve()
-            return function
-
-        return register if handler is None else register(handler)
-
-    def use(self, middleware: M) -> M:
-        """Wrap every run in an async function, inside the middleware added before.
-
-        It is called as `await middleware(job, call_next)`; `await call_next()` goes on, and
-        `await call_next(other)` goes on with another `Job` in its place.
-        """
-        if not is_async(middleware):
-            raise TypeError(
-                "middleware must be an async function of (job, call_next), "
-                f"not {brief_repr(middleware)}"
-            )
-        self._middleware.append(middleware)
-        return middleware
+    def _add_task(self, definition: Definition, worker: Worker) -> None:
+        self._reactive.add(definition, worker)
+        if self._runtime is not None:
+            self._runtime.serve()
 
     async def _start(self, *, logs: bool = False) -> tuple[Engine, bool]:
         """Return the running engine, and whether this call started it."""
@@ -436,7 +314,3 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, IsolatingEmitter):
             Wakeups(self._workers),
             self._publisher,
         )
-
-
-def _worker(name: str, handler: Handler, concurrency: int, timeout: timedelta | None) -> Worker:
-    return Worker(name, check_handler(name, handler), concurrency, timeout, is_async(handler))

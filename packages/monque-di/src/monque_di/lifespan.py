@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dependency_injector import providers
 
 from monque_core import MonqueError
-from monque_core.signals import on_signals
+from monque_core.signals import on_first_signal_async
 from monque_di.provider_index import outwards
 from monque_di.resource import MonqueResource
 from monque_di.task_context import is_pending, unhindered
@@ -63,7 +63,7 @@ async def run(container: AnyContainer) -> None:
             is_started.set()
             await asked_to_stop.wait()
 
-    with on_signals(asked_to_stop.set):
+    with on_first_signal_async(asked_to_stop.set):
         living = asyncio.create_task(live(), name="monque-lifespan")
         asking = asyncio.create_task(asked_to_stop.wait(), name="monque-signal")
         try:

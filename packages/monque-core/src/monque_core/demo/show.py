@@ -17,7 +17,7 @@ from monque_core.demo.view import Picture
 from monque_core.demo.work import EMAIL, REMINDER, produce, register, schedule
 from monque_core.local import LocalMongo
 from monque_core.monque import Monque
-from monque_core.signals import on_signals
+from monque_core.signals import on_first_signal_async
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,6 +132,6 @@ class Show:
 async def perform(seconds: float, make_view: Callable[[], View]) -> Report:
     """Start a MongoDB and run the demonstration on it; Ctrl-C ends it early but in order."""
     enough = asyncio.Event()
-    with on_signals(enough.set):
+    with on_first_signal_async(enough.set):
         async with LocalMongo() as mongo, AsyncMongoClient[dict[str, Any]](mongo.uri) as client:
             return await Show(client, seconds).run(make_view(), enough)

@@ -1,4 +1,4 @@
-"""Storing, looking and managing in the thread that asks."""
+"""The methods of `Monque` that need no event loop, in the calling thread."""
 
 from __future__ import annotations
 
@@ -22,71 +22,67 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class HostInstance(Protocol):
-    """Where the workers are, if there are any."""
+class WorkerHost(Protocol):
+    """The instance that runs the workers."""
 
     def initialize(self) -> None:
-        """Make the collection ready for jobs."""
+        """Create indexes, recover stale jobs, check the instance id."""
 
     def notice(self, jobs: Sequence[AnyJob]) -> None:
-        """Take note of jobs that were stored."""
+        """Wake the instance for jobs that were stored."""
 
-    def tell(self, event: str, payload: object) -> None:
-        """Let listeners know what was done."""
+    def emit(self, event: str, payload: object) -> None:
+        """Emit an event to the listeners of the instance."""
 
     def running(self, name: str) -> int:
-        """Tell how many jobs of a name run."""
+        """Return how many jobs of a name run."""
 
 
 class BlockingApi(Producer, Inspector, Controller, ReactiveAdmin):
     """The methods of `Monque` that need no running instance, on a store that blocks.
 
-    Not one of them waits for anything but MongoDB, so each runs to its end by itself, in
-    whichever thread it is called, and no busy event loop holds it up.
+    They wait only for MongoDB, so each runs to its end in the calling thread, and no busy event
+    loop delays it.
     """
 
     def __init__(
-        self,
-        database: object,
-        options: Options,
-        workers: Workers,
-        home: HostInstance,
+        self, database: object, options: Options, workers: Workers, host: WorkerHost
     ) -> None:
         super().__init__()
         self._options = options
         self._store = Store(database, options, in_place=True)
         self._limits = Limits(self._store.codec, options.max_payload_size)
         self._workers = workers
-        self._home = home
+        self._host = host
         self._is_initialized = False
 
     async def initialize(self) -> None:
-        """Let who owns this make the collection ready, once."""
+        """Initialize the instance that runs the workers, once."""
         if not self._is_initialized:
-            self._home.initialize()
+            self._host.initialize()
             self._is_initialized = True
 
     @property
     def connectivity(self) -> Connectivity:
-        """Return whether, and when, MongoDB last answered a call from here."""
+        """Whether and when MongoDB last answered a call of this object."""
         return self._store.connectivity
 
     def _notice(self, jobs: Sequence[AnyJob]) -> None:
-        self._home.notice(jobs)
+        self._host.notice(jobs)
 
     def _emit_event(self, event: str, payload: object) -> None:
-        self._home.tell(event, payload)
+        self._host.emit(event, payload)
 
     def _running(self, name: str) -> int:
-        return self._home.running(name)
+        return self._host.running(name)
 
 
 def run_in_place(coroutine: Coroutine[Any, Any, R]) -> R:
-    """Run a coroutine that never waits to its end."""
+    """Return the result of a coroutine that never waits for an event loop."""
     try:
         coroutine.send(None)
     except StopIteration as end:
         result: R = end.value
         return result
     coroutine.close()
-    raise AssertionError("a call of the counter waited for an event loop")
+    raise AssertionError("a blocking call waited for an event loop")

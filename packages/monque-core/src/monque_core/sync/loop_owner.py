@@ -1,4 +1,4 @@
-"""Where the workers of a `SyncMonque` are."""
+"""The event loop of a `SyncMonque`, and the `Monque` on it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 
 class LoopOwner:
-    """A `Monque` and the event loop it lives on, which is there while somebody needs it."""
+    """Runs a `Monque` on an event loop that exists while it has users."""
 
     def __init__(self, monque: Monque, initialize: Callable[[], None]) -> None:
         self._monque = monque
@@ -28,7 +28,7 @@ class LoopOwner:
         self._counting = threading.Lock()
 
     def enter(self) -> LoopThread:
-        """Give the event loop to whoever needs it until it leaves."""
+        """Return the event loop, which stays until the caller calls `leave()`."""
         self.check_may_wait()
         with self._counting:
             if self._loop is None:
@@ -38,7 +38,7 @@ class LoopOwner:
             return self._loop
 
     def leave(self) -> None:
-        """End the event loop if nobody needs it any more."""
+        """End the event loop if this was its last user."""
         with self._counting:
             self._users -= 1
             loop = self._loop
@@ -48,13 +48,13 @@ class LoopOwner:
                 loop.call(self._monque._end_listeners)
                 loop.call(self._monque._store.dismiss_threads)
             finally:
-                # Only then may there be another one: a `Monque` is on one loop at a time.
+                # A `Monque` is on one loop at a time: the next loop starts after this one ended.
                 loop.end()
                 self._loop = None
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[LoopThread]:
-        """Give the event loop for a while."""
+        """Yield the event loop, which stays until the end of the block."""
         loop = self.enter()
         try:
             yield loop
@@ -62,30 +62,30 @@ class LoopOwner:
             self.leave()
 
     def check_may_wait(self) -> None:
-        """Refuse to wait on the event loop for the event loop."""
+        """Raise `MonqueError` if called on the event loop, which would wait for itself."""
         loop = self._loop
         if loop is not None:
             loop.check_may_wait()
 
-    def do(self, act: Callable[[], R]) -> R:
-        """Call a function where the workers are, if they are at work."""
+    def run(self, function: Callable[[], R]) -> R:
+        """Call a function on the event loop, or in this thread if there is no loop."""
         loop = self._loop
         if loop is None or loop.is_current:
-            return act()
+            return function()
 
-        async def act_there() -> R:
-            return act()
+        async def call() -> R:
+            return function()
 
-        return loop.call(act_there)
+        return loop.call(call)
 
     def notice(self, jobs: Sequence[AnyJob]) -> None:
-        """Take note of jobs that were stored."""
+        """Wake the instance for jobs that were stored."""
         loop = self._loop
         if loop is not None:
             loop.post(self._monque._notice, jobs)
 
-    def tell(self, event: str, payload: object) -> None:
-        """Let listeners know what was done, where they are always called."""
+    def emit(self, event: str, payload: object) -> None:
+        """Emit an event on the event loop; listeners are never called in another thread."""
         loop = self._loop
         if loop is not None and loop.post(self._monque._emit_event, event, payload):
             return
@@ -94,5 +94,5 @@ class LoopOwner:
                 loop.post(self._monque._emit_event, event, payload)
 
     def running(self, name: str) -> int:
-        """Tell how many jobs of a name run."""
+        """Return how many jobs of a name run."""
         return self._monque._running(name)

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own."""
+"""An event loop in a background thread."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-_LOOK_GAP = 0.2
+_CHECK_SECONDS = 0.2
 
 
-class GivenUpError(Exception):
-    """Whoever waited for a call has stopped waiting."""
+class WaitAbandonedError(Exception):
+    """The caller stopped waiting for its call."""
 
 
 class LoopThread:
-    """A running event loop for those who have none; it ends with `end()`, or the process."""
+    """A running event loop in a daemon thread, until `end()`."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -33,50 +33,51 @@ class LoopThread:
 
     @property
     def is_current(self) -> bool:
-        """Tell whether this is called on the loop."""
+        """Whether the caller runs on this loop."""
         return threading.current_thread() is self._thread
 
     def call(
         self,
         work: Callable[[], Coroutine[Any, Any, R]],
-        given_up: Callable[[], bool] | None = None,
+        abandoned: Callable[[], bool] | None = None,
     ) -> R:
-        """Run a coroutine on the loop and wait for its result.
+        """Run a coroutine on the loop and return its result.
 
-        Whoever is interrupted while it waits, as by Ctrl-C, cancels it; so does `given_up` when
-        it becomes true, and `GivenUpError` is raised.
+        An interrupted wait, as by Ctrl-C, cancels the coroutine. If `abandoned` becomes true, the
+        coroutine is cancelled and `WaitAbandonedError` is raised.
         """
         self.check_may_wait()
         with self._ending:
             if self._is_ended:
-                raise _cut_off()
+                raise _loop_ended()
             future = asyncio.run_coroutine_threadsafe(_begin(work), self._loop)
         try:
-            if given_up is not None:
-                _wait_unless(given_up, future)
+            if abandoned is not None:
+                _wait_unless(abandoned, future)
             return future.result()
         except concurrent.futures.CancelledError:
-            raise _cut_off() from None
+            raise _loop_ended() from None
         except BaseException:
             future.cancel()
             raise
 
     def check_may_wait(self) -> None:
-        """Refuse to wait on the loop for the loop."""
+        """Raise `MonqueError` if called on the loop, which would wait for itself."""
         if self.is_current:
             raise MonqueError(
-                "this would wait for the event loop it is called on: call it from another thread"
+                "this call would block the event loop that it waits for: "
+                "call it from another thread"
             )
 
     def post(self, call: Callable[..., object], *args: object) -> bool:
-        """Call a function on the loop, soon, without waiting; False if that has ended."""
+        """Call a function on the loop soon, without waiting; return False if the loop has ended."""
         with self._ending:
             if not self._is_ended:
                 self._loop.call_soon_threadsafe(call, *args)
             return not self._is_ended
 
     def end(self) -> None:
-        """Stop the loop, cancel what is left on it, and wait for the thread."""
+        """Stop the loop, cancel its remaining tasks, and wait for the thread."""
         with self._ending:
             if not self._is_ended:
                 self._is_ended = True
@@ -93,7 +94,7 @@ class LoopThread:
                 loop.run_until_complete(asyncio.wait(left))
             loop.run_until_complete(loop.shutdown_asyncgens())
         finally:
-            # Unlike `asyncio.Runner`, without a wait for threads that a handler left behind.
+            # Unlike `asyncio.Runner`, this does not wait for threads that a handler left behind.
             loop.close()
 
 
@@ -101,12 +102,12 @@ async def _begin(work: Callable[[], Coroutine[Any, Any, R]]) -> R:
     return await work()
 
 
-def _wait_unless(given_up: Callable[[], bool], future: concurrent.futures.Future[Any]) -> None:
+def _wait_unless(abandoned: Callable[[], bool], future: concurrent.futures.Future[Any]) -> None:
     while not future.done():
-        if given_up():
-            raise GivenUpError
-        concurrent.futures.wait([future], timeout=_LOOK_GAP)
+        if abandoned():
+            raise WaitAbandonedError
+        concurrent.futures.wait([future], timeout=_CHECK_SECONDS)
 
 
-def _cut_off() -> MonqueError:
-    return MonqueError("the call was cut off: its event loop has ended")
+def _loop_ended() -> MonqueError:
+    return MonqueError("the call was cancelled because its event loop has ended")
