@@ -385,7 +385,7 @@ def test_the_page_on_indexes_lists_every_index_and_no_other() -> None:
 
 
 def test_the_reactive_page_lists_every_index_of_records_and_no_other() -> None:
-    section = _section("docs/reactive.md", "What is stored")
+    section = _section("docs/reactive.md", "Storage")
 
     assert _rows(section) == [index.document["name"] for index in task_indexes()]
 
