@@ -46,9 +46,8 @@ def name_snapshots(name: str) -> st.SearchStrategy[NameSnapshot]:
         free=st.integers(0, 200),
         prefetched=st.integers(0, 300),
         run_seconds=st.one_of(st.none(), st.floats(0, 10)),
-        is_paused=st.booleans(),
+        is_held=st.booleans(),
         next_is_recovered=st.booleans(),
-        next_is_suspect=st.booleans(),
     )
 
 
@@ -128,16 +127,10 @@ class TestPlan:
         assert plan_claim(Snapshot([name], claim_seconds_per_job=0.0005)).total == 500
         assert plan_claim(Snapshot([name], claim_seconds_per_job=0.1)).total == 100
 
-    def test_a_paused_name_is_left_out(self) -> None:
-        names = [NameSnapshot("a", 1, 1, 1, is_paused=True), NameSnapshot("b", 1, 1, 1)]
+    def test_a_name_on_hold_is_left_out(self) -> None:
+        names = [NameSnapshot("a", 1, 1, 1, is_held=True), NameSnapshot("b", 1, 1, 1)]
 
         assert set(plan_claim(Snapshot(names)).limits) == {"b"}
-
-    def test_a_name_that_waits_for_isolation_is_left_out_while_another_is_isolated(self) -> None:
-        names = [NameSnapshot("a", 1, 1, 1, next_is_suspect=True), NameSnapshot("b", 1, 1, 1)]
-
-        assert set(plan_claim(Snapshot(names, is_isolating=True)).limits) == {"b"}
-        assert set(plan_claim(Snapshot(names)).limits) == {"a", "b"}
 
     def test_competing_names_are_looked_at_one_by_one(self) -> None:
         names = [NameSnapshot(name, MANY, 10, 10) for name in "abcd"]
@@ -168,9 +161,15 @@ class TestPlan:
 
         by_name = {one.name: one for one in snapshot.names}
         assert plan.total <= LARGEST_CLAIM
+        assert plan.total <= sum(plan.limits.values())
+        if snapshot.instance is not None and plan.demands:
+            # Each name may have one job in line, however short its runs are.
+            prefetch = max(LARGEST_PREFETCH, len(plan.demands))
+            room = snapshot.instance.free + prefetch - snapshot.instance.prefetched
+            assert plan.total <= max(1, room)
         for demand in plan.demands:
             one = by_name[demand.name]
-            assert not one.is_paused
+            assert not one.is_held
             assert 1 <= demand.limit <= one.expected
             assert demand.limit <= one.free + LARGEST_PREFETCH - one.prefetched
             assert demand.free <= one.free
@@ -181,22 +180,26 @@ class TestPlan:
     def test_work_is_conserved(self, snapshot: Snapshot) -> None:
         plan = plan_claim(snapshot)
 
-        could_start = [
-            one
+        could_start = {
+            one.name: min(one.free, one.expected)
             for one in snapshot.names
-            if one.free > one.prefetched == 0
-            and not one.is_paused
-            and not (one.next_is_suspect and snapshot.is_isolating)
-        ]
+            if one.free > one.prefetched == 0 and not one.is_held
+        }
         assert bool(plan.demands) >= bool(could_start)
         assert bool(plan.demands) == bool(plan.total)
+        if not snapshot.is_contended and snapshot.instance is None:
+            # Every name that could start something is asked for, and one claim fills the slots
+            # unless it would be too large.
+            assert set(plan.limits) >= set(could_start)
+            smallest_large_claim = 100
+            assert plan.total >= min(smallest_large_claim, sum(could_start.values()))
 
     @given(SNAPSHOTS)
     def test_no_name_starves(self, snapshot: Snapshot) -> None:
         # Whoever is claimed goes to the end of the line. Each name with a free slot must be
         # part of a claim within as many claims as the names fit into.
-        line = [one for one in snapshot.names if not one.is_paused and one.free > one.prefetched]
-        line = [one for one in line if not one.prefetched and not one.next_is_suspect]
+        line = [one for one in snapshot.names if not one.is_held and one.free > one.prefetched]
+        line = [one for one in line if not one.prefetched]
         unserved = {one.name for one in line}
         for _ in range(-(-len(line) // LARGEST_LOOK_PER_NAME)):
             plan = plan_claim(Snapshot(line, is_contended=True))
@@ -317,3 +320,21 @@ class TestSelection:
             assert count + fresh[name] <= free
         assert sum(one.is_suspect for one in selection.alone) <= 1
         assert not any(one.interrupted for one in selection.together)
+
+    @given(
+        st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 20), min_size=1),
+        st.integers(1, 40),
+        st.lists(st.builds(Due, st.sampled_from("abcdef"), st.integers())),
+    )
+    def test_work_is_conserved_and_the_first_name_never_passed_over(
+        self, limits: dict[str, int], total: int, found: list[Due]
+    ) -> None:
+        found = [one for one in found if one.name in limits]
+        due = Counter(one.name for one in found)
+
+        selection = select_candidates(plan_of(limits, total), found, is_suspect, is_contended=True)
+
+        allowed = sum(min(due[name], limit) for name, limit in limits.items())
+        assert len(selection.together) == min(total, allowed)
+        in_line = [name for name in limits if due[name]]
+        assert set(in_line[:total]) <= set(selection.picked)

@@ -42,11 +42,10 @@ class NameSnapshot:
     """Claimed jobs that wait for a slot."""
     run_seconds: float | None = None
     """Average duration of a run, None before the first has ended."""
-    is_paused: bool = False
+    is_held: bool = False
+    """Whether nothing of it may be claimed: it is paused, or waits for isolation."""
     next_is_recovered: bool = False
     """Whether a recovered job waits for a free slot: it is never prefetched."""
-    next_is_suspect: bool = False
-    """Whether a suspected poison job waits until no other is isolated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +112,16 @@ class ClaimPlan:
         """Return the most to claim of each name."""
         return {demand.name: demand.limit for demand in self.demands}
 
+    def is_exceeded_by(self, found: int) -> bool:
+        """Whether a look that found so many shows that several names compete for this claim."""
+        if self.look == "each":
+            return found > self.total
+        return len(self.demands) > 1 and found == self.total
+
 
 def plan_claim(snapshot: Snapshot) -> ClaimPlan:
     """Return how much to claim of which name."""
-    eligible = [
-        one
-        for one in snapshot.names
-        if not one.is_paused and not (snapshot.is_isolating and one.next_is_suspect)
-    ]
+    eligible = [one for one in snapshot.names if not one.is_held]
     low_water: dict[str, int] = {}
     rooms: list[tuple[NameSnapshot, int]] = []
     for one in eligible:
@@ -146,6 +147,7 @@ def plan_claim(snapshot: Snapshot) -> ClaimPlan:
         )
         for one, room in rooms
     ]
+    total = min(total, sum(demand.limit for demand in demands))
     return ClaimPlan(
         demands,
         total,
@@ -205,13 +207,13 @@ def _look(
     if len(demands) > 1:
         return "each" if snapshot.is_contended else "all"
     (only,) = demands
-    is_single = min(only.limit, total) == 1 and only.free > 0
+    is_single = total == 1 and only.free > 0
     return "first" if is_single and not snapshot.is_isolating else "all"
 
 
 @dataclass(slots=True)
 class Selection(Generic[C]):
-    """Which candidates to claim, and what the look left."""
+    """Which candidates to claim, and what is known of the rest of the queue."""
 
     together: list[C] = field(default_factory=list)
     """Fresh jobs, claimed in one batch."""
@@ -225,6 +227,8 @@ class Selection(Generic[C]):
     """Names with a recovered job that waits for a free slot."""
     waiting_suspects: set[str] = field(default_factory=set)
     """Names with a suspected poison job that waits for isolation."""
+    is_contended: bool = False
+    """Whether more jobs of several names are due than the plan takes."""
 
 
 def select_candidates(
@@ -239,7 +243,7 @@ def select_candidates(
     for candidate in candidates:
         by_name[candidate.name].append(candidate)
     chosen = _share_out(by_name, plan)
-    selection = Selection[C](picked=_picked(chosen, plan))
+    selection = Selection[C](picked=_picked(chosen, plan), is_contended=is_contended)
     free = {demand.name: demand.free for demand in plan.demands}
     taken = dict.fromkeys(free, 0)
     recovered: list[C] = []

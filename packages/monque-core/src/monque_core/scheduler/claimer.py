@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from monque_core.scheduler.claim_plan import select_candidates
+from monque_core.scheduler.claim_plan import Selection, select_candidates
 from monque_core.scheduler.source import C, W
 from monque_core.scheduler.unconfirmed_claims import UnconfirmedClaims
 from monque_core.scheduler.wakeups import MANY
@@ -26,21 +26,12 @@ _Claimed: TypeAlias = "tuple[ClaimAttempt, Sequence[W | Rejected | None]]"
 
 @dataclass(slots=True)
 class ClaimResult(Generic[W]):
-    """What a claim brought in, and what is known of the rest of the queue."""
+    """The claimed work and the selection it comes from."""
 
+    selection: Selection[Any]
     works: list[W] = field(default_factory=list)
-    picked: Sequence[str] = ()
-    """The names that had their turn, in that order."""
-    remaining: dict[str, int] = field(default_factory=dict)
-    """Per name, how many more are expected to be due."""
-    waiting_recovered: set[str] = field(default_factory=set)
-    """Names with a recovered job that waits for a free slot."""
-    waiting_suspects: set[str] = field(default_factory=set)
-    """Names with a suspected poison job that waits for isolation."""
-    is_contended: bool = False
-    """Whether a look over several names found more than could be claimed."""
     error: Exception | None = None
-    """What kept part of the claim, or all of it, from being made."""
+    """Why part of the selection, or all of it, was not claimed."""
 
 
 class Claimer(Generic[W, C]):
@@ -62,7 +53,7 @@ class Claimer(Generic[W, C]):
                 return await self._claim_first(plan.demands[0])
             return await self._claim_selected(plan)
         except Exception as error:  # noqa: BLE001  # the caller retries what the plan asked for
-            return ClaimResult(remaining=dict.fromkeys(plan.limits, MANY), error=error)
+            return ClaimResult(Selection(remaining=dict.fromkeys(plan.limits, MANY)), error=error)
 
     async def read_back(self, attempt: ClaimAttempt) -> list[W]:
         """Return what an unconfirmed claim has claimed."""
@@ -73,31 +64,26 @@ class Claimer(Generic[W, C]):
     async def _claim_first(self, demand: Demand) -> ClaimResult[W]:
         attempt = self.unconfirmed.begin()
         found = await self._queue.claim_first(demand.name, attempt.token, attempt.claimed_at)
-        result = ClaimResult(self._handed_over(attempt, [found]))
+        works = self._handed_over(attempt, [found])
+        selection = Selection[C]()
         if found is not None:
-            result.picked = [demand.name]
-            if left_over := demand.left_over(len(result.works)):
-                result.remaining[demand.name] = left_over
-        return result
+            selection.picked = [demand.name]
+            if left_over := demand.left_over(len(works)):
+                selection.remaining[demand.name] = left_over
+        return ClaimResult(selection, works)
 
     async def _claim_selected(self, plan: ClaimPlan) -> ClaimResult[W]:
         candidates, is_contended = await self._look(plan)
         selection = select_candidates(
             plan, candidates, self._source.is_suspect, is_contended=is_contended
         )
-        result = ClaimResult[W](
-            picked=selection.picked,
-            remaining=selection.remaining,
-            waiting_recovered=selection.waiting_recovered,
-            waiting_suspects=selection.waiting_suspects,
-            is_contended=is_contended,
-        )
+        result = ClaimResult[W](selection)
         together, alone = selection.together, selection.alone
         if len(together) == 1:
             together, alone = [], [*together, *alone]
         claims = [self._claim_batch(together)] if together else []
         claims += [self._claim_one(candidate) for candidate in alone]
-        # Most claims are one batch, which needs no tasks of its own.
+        # Most claims are one batch, which needs no tasks.
         if len(claims) == 1:
             result.works = self._handed_over(*await claims[0])
             return result
@@ -107,7 +93,7 @@ class Claimer(Generic[W, C]):
         result.error = errors[-1] if errors else None
         for claimed in outcomes:
             if isinstance(claimed, BaseException):
-                result.remaining.update(dict.fromkeys(plan.limits, MANY))
+                selection.remaining.update(dict.fromkeys(plan.limits, MANY))
             else:
                 result.works += self._handed_over(*claimed)
         return result
@@ -117,14 +103,12 @@ class Claimer(Generic[W, C]):
         now, limits = self._clock.now(), plan.limits
         if plan.look == "each":
             found = await self._queue.look_at_each(limits, now)
-            is_contended = len(found) > plan.total
         else:
-            limit = min(plan.total, sum(limits.values()))
-            found = await self._queue.look(list(limits), limit, now)
-            is_contended = len(limits) > 1 and len(found) == limit
+            found = await self._queue.look(list(limits), plan.total, now)
         candidates = self._without_rejected(found)
-        # A rejected document has hidden what is behind it.
-        return candidates, is_contended or len(candidates) < len(found)
+        # A rejected document has taken the place of the candidate behind it.
+        is_incomplete = len(candidates) < len(found)
+        return candidates, is_incomplete or plan.is_exceeded_by(len(found))
 
     async def _claim_batch(self, candidates: Sequence[C]) -> _Claimed[W]:
         attempt = self.unconfirmed.begin()

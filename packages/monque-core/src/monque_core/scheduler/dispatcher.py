@@ -21,7 +21,7 @@ from monque_core.scheduler.timings import Timings
 from monque_core.scheduler.wakeups import seconds_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
     from monque_core.clock import Clock
@@ -175,9 +175,8 @@ class Dispatcher(Loop, Generic[W, C]):
                 free=slots.free(name),
                 prefetched=self._backlog.count(name),
                 run_seconds=timings.of(name),
-                is_paused=self.is_paused(name),
+                is_held=self._is_held(name),
                 next_is_recovered=name in guard.waiting_recovered,
-                next_is_suspect=name in guard.waiting_suspects,
             )
             for name in self._fairness.order(self._wakeups.expected_names)
         ]
@@ -199,18 +198,16 @@ class Dispatcher(Loop, Generic[W, C]):
         )
 
     def _publish_demand(self) -> None:
-        """Let other sources know whether this one would use a slot of the instance."""
-        if self._slots.is_contested:
-            self._slots.set_waiting([*self._backlog.names, *self._claimable()])
+        """Publish to the other sources whether this one would use a slot of the instance."""
+        if self._slots.are_shared:
+            expected = self._wakeups.expected_names
+            claimable = [name for name in expected if not self._is_held(name)]
+            self._slots.set_waiting([*self._backlog.names, *claimable])
 
-    def _claimable(self) -> Iterable[str]:
-        """Return the names of which something could be claimed if there were a slot."""
-        guard = self._poison_guard
-        is_isolating = guard.is_isolating(asyncio.get_running_loop().time())
-        for name in self._wakeups.expected_names:
-            is_held = is_isolating and name in guard.waiting_suspects
-            if not is_held and not self.is_paused(name):
-                yield name
+    def _is_held(self, name: str) -> bool:
+        """Whether nothing of a name may be claimed now, free slots or not."""
+        now = asyncio.get_running_loop().time()
+        return self.is_paused(name) or self._poison_guard.is_held(name, now)
 
     async def _claim(self, plan: ClaimPlan) -> None:
         for demand in plan.demands:
@@ -223,7 +220,8 @@ class Dispatcher(Loop, Generic[W, C]):
             result = await self._claimer.claim(plan)
         finally:
             self._is_in_claim = False
-        self._apply(plan, result, loop.time() - asked_at)
+        self._learn(plan, result, loop.time() - asked_at)
+        self._hold(result.works)
         if not self._is_closing:
             self._start_ready()
         self._publish_demand()
@@ -231,20 +229,21 @@ class Dispatcher(Loop, Generic[W, C]):
         if result.error is not None:
             raise result.error
 
-    def _apply(self, plan: ClaimPlan, result: ClaimResult[W], seconds: float) -> None:
-        """Hold what a claim brought in, and learn from it for the next plan."""
-        count = len(result.works)
+    def _learn(self, plan: ClaimPlan, result: ClaimResult[W], seconds: float) -> None:
+        """Record what the next plan depends on."""
+        selection, count = result.selection, len(result.works)
         if count:
             self._timings.claimed(count, seconds)
         now = asyncio.get_running_loop().time()
         self._next_poll = min(self._next_poll, now + self._source.polling.took(count))
-        self._is_contended = result.is_contended
-        for name in result.picked:
+        self._is_contended = selection.is_contended
+        for name in selection.picked:
             self._fairness.served(name)
-        self._poison_guard.looked_at(plan.limits, result.waiting_recovered, result.waiting_suspects)
-        for name, remaining in result.remaining.items():
+        self._poison_guard.looked_at(
+            plan.limits, selection.waiting_recovered, selection.waiting_suspects
+        )
+        for name, remaining in selection.remaining.items():
             self._wakeups.hint(name, remaining)
-        self._hold(result.works)
 
     async def _wait(self) -> None:
         now = asyncio.get_running_loop().time()

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from monque_core.clock import ServerClock
 from monque_core.errors import ShutdownTimeoutError
-from monque_core.scheduler.capacity import Capacity
 from monque_core.scheduler.job_source import JobSource, retry_policy
 from monque_core.scheduler.lease import InstanceLease
 from monque_core.scheduler.listener import Listener
@@ -18,6 +17,7 @@ from monque_core.scheduler.maintenance import Maintenance
 from monque_core.scheduler.pipeline import Pipeline
 from monque_core.scheduler.recovery import Recovery
 from monque_core.scheduler.retention import GrowthWarning, Retention
+from monque_core.scheduler.slots import InstanceSlots
 from monque_core.scheduler.wakeups import Wakeups
 from monque_core.threads import ThreadPool
 
@@ -56,7 +56,7 @@ class Engine:
         self._clock = clock = options.clock
         self._publisher = publisher
         self._threads = ThreadPool("monque-job")
-        self._capacity = Capacity(options.instance_concurrency)
+        self._slots = InstanceSlots(options.instance_concurrency)
         self._lease = InstanceLease(store, holder, clock, options, publisher)
         self._pipelines: list[Pipeline[Any, Any]] = []
         self._is_started = False
@@ -95,7 +95,7 @@ class Engine:
             source,
             wakeups,
             self._clock,
-            self._capacity,
+            self._slots,
             self._middleware,
             self._threads,
             self._publisher,

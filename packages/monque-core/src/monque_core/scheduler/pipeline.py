@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from monque_core.clock import Clock
-    from monque_core.scheduler.capacity import Capacity
     from monque_core.scheduler.event_publisher import EventPublisher
     from monque_core.scheduler.loop import Loop
+    from monque_core.scheduler.slots import InstanceSlots
     from monque_core.scheduler.source import Source
     from monque_core.scheduler.wakeups import Wakeups
     from monque_core.scheduler.workers import Middleware
@@ -37,7 +37,7 @@ class Pipeline(Generic[W, C]):
         source: Source[W, C],
         wakeups: Wakeups,
         clock: Clock,
-        capacity: Capacity,
+        instance_slots: InstanceSlots,
         middleware: Sequence[Middleware],
         threads: ThreadPool,
         publisher: EventPublisher,
@@ -45,7 +45,7 @@ class Pipeline(Generic[W, C]):
         self.source = source
         self.wakeups = wakeups
         self.runs = runs = Runs[W]()
-        slots = Slots(source.workers, capacity.join(wakeups.poke))
+        slots = Slots(source.workers, instance_slots, wakeups.poke)
         backlog = Backlog[W](slots)
         settler = Settler(source, clock, runs, publisher)
         self.dispatcher = Dispatcher(

@@ -47,6 +47,10 @@ class PoisonGuard:
         """Whether a suspected poison job runs in isolation."""
         return self._isolated is not None and now < self._until
 
+    def is_held(self, name: str, now: float) -> bool:
+        """Whether a suspect of this name waits for the isolation of another to end."""
+        return name in self.waiting_suspects and self.is_isolating(now)
+
     def looked_at(
         self, names: Iterable[str], waiting_recovered: set[str], waiting_suspects: set[str]
     ) -> None:
