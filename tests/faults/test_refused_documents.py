@@ -82,7 +82,7 @@ async def test_a_job_that_cannot_be_claimed_is_told_once_and_its_neighbours_run(
 async def test_a_job_that_could_not_be_claimed_runs_once_it_can_be(
     db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quarantine, "LEFT_ALONE_SECONDS", 0.05)
+    monkeypatch.setattr(quarantine, "SKIPPED_SECONDS", 0.05)
     monque = Monque(db, poll_interval=0.02, safety_poll_interval=0.02)
     happenings = Happenings(monque)
 
@@ -107,8 +107,8 @@ async def test_a_job_that_could_not_be_claimed_runs_once_it_can_be(
 async def test_a_validator_that_forbids_every_claim_is_not_told_for_every_job(
     db: Db, monkeypatch: pytest.MonkeyPatch, concurrency: int
 ) -> None:
-    monkeypatch.setattr(quarantine, "MOST_LEFT_ALONE", 5)
-    monkeypatch.setattr(quarantine, "LEFT_ALONE_SECONDS", 0.3)
+    monkeypatch.setattr(quarantine, "MOST_SKIPPED", 5)
+    monkeypatch.setattr(quarantine, "SKIPPED_SECONDS", 0.3)
     monque = Monque(db, poll_interval=0.02, safety_poll_interval=0.02)
     happenings = Happenings(monque)
 

@@ -13,7 +13,7 @@ from bson import Decimal128, ObjectId
 
 from monque_core.jobs.job import Job
 from monque_core.store.documents import to_document
-from monque_core.store.quarantine import LEFT_ALONE_SECONDS, RejectedJob
+from monque_core.store.quarantine import SKIPPED_SECONDS, Rejected
 from monque_core.store.queue import JobCandidate
 from tests.support.payloads import ONE_OF_EACH
 from tests.support.samples import NOW, a_job, a_schedule
@@ -42,7 +42,7 @@ def candidates(jobs: Sequence[AnyJob]) -> list[JobCandidate]:
     return [JobCandidate(job.id, job.name) for job in jobs]
 
 
-def ids(found: Sequence[AnyJob | JobCandidate | RejectedJob]) -> list[object]:
+def ids(found: Sequence[AnyJob | JobCandidate | Rejected]) -> list[object]:
     return [one.id for one in found]
 
 
@@ -405,12 +405,12 @@ class TestForeignDocuments:
             await set_fields(db, job, **{field: value})
 
         met = await store.queue.claim_first("send-email", ObjectId(), NOW)
-        assert isinstance(met, RejectedJob)
+        assert isinstance(met, Rejected)
         assert met.id == first.id
 
         batch = await store.queue.claim_batch(candidates([second, sound]), ObjectId(), NOW)
         assert ids(batch) == [second.id, sound.id]
-        assert isinstance(batch[0], RejectedJob)
+        assert isinstance(batch[0], Rejected)
         assert isinstance(batch[1], Job)
 
         for job, error in ((first, met.error), (second, batch[0].error)):
@@ -435,7 +435,7 @@ class TestForeignDocuments:
         await put(db, job, sound)
         await set_fields(db, job, name=["send-email", "send-fax"])
         found = await store.queue.look(["send-email"], 10, NOW)
-        assert isinstance(found[0], RejectedJob)
+        assert isinstance(found[0], Rejected)
         assert ids(found) == [job.id, sound.id]
         assert (await document_of(db, job))["status"] == "failed"
 
@@ -456,8 +456,8 @@ class TestSchedulesOfOthers:
         before = await document_of(db, schedule)
         (at_once,) = await store.queue.look([schedule.name], 10, NOW)
         (by_name,) = await other.queue.look_at_each({schedule.name: 10}, NOW)
-        assert isinstance(at_once, RejectedJob)
-        assert isinstance(by_name, RejectedJob)
+        assert isinstance(at_once, Rejected)
+        assert isinstance(by_name, Rejected)
         assert await document_of(db, schedule) == before
 
     async def test_are_handed_back_by_a_claim_as_they_were(
@@ -467,7 +467,7 @@ class TestSchedulesOfOthers:
         single = await store.queue.claim_first(schedule.name, ObjectId(), NOW)
         (of_batch,) = await other.queue.claim_batch(candidates([schedule]), ObjectId(), NOW)
         for met in (single, of_batch):
-            assert isinstance(met, RejectedJob)
+            assert isinstance(met, Rejected)
             assert "cannot be read here and is left to workers that can" in str(met.error)
 
         after = await document_of(db, schedule)
@@ -483,7 +483,7 @@ class TestSchedulesOfOthers:
         job = a_job()
         await put(db, job)
         first = await store.queue.look([schedule.name], 1, NOW)
-        assert isinstance(first[0], RejectedJob)
+        assert isinstance(first[0], Rejected)
         assert ids(await store.queue.look([schedule.name], 1, NOW)) == [job.id]
         await claim(store)
         assert not await store.queue.has_due([schedule.name], NOW)
@@ -492,8 +492,8 @@ class TestSchedulesOfOthers:
         self, store: Store, schedule: AnyJob, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         await store.queue.look([schedule.name], 1, NOW)
-        later = time.monotonic() + LEFT_ALONE_SECONDS + 1
+        later = time.monotonic() + SKIPPED_SECONDS + 1
         monkeypatch.setattr("monque_core.store.quarantine.time.monotonic", lambda: later)
         (again,) = await store.queue.look([schedule.name], 1, NOW)
-        assert isinstance(again, RejectedJob)
+        assert isinstance(again, Rejected)
         assert again.error is None

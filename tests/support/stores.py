@@ -8,7 +8,7 @@ from bson import ObjectId
 
 from monque_core.options import Options
 from monque_core.store.documents import to_document
-from monque_core.store.quarantine import RejectedJob
+from monque_core.store.quarantine import Rejected
 from monque_core.store.store import Store
 from tests.support.samples import NOW
 from tests.support.stored import jobs_in
@@ -50,5 +50,5 @@ async def claim(store: Store, name: str = "send-email", now: datetime = NOW) -> 
     """Claim the first due job of a name, which must be there."""
     job = await store.queue.claim_first(name, ObjectId(), now)
     assert job is not None
-    assert not isinstance(job, RejectedJob)
+    assert not isinstance(job, Rejected)
     return job

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from bson import Decimal128, ObjectId
 
-from monque_core.store.tasks.queue import ExhaustedRecord, RejectedRecord, TaskCandidate
+from monque_core.store.quarantine import Rejected
+from monque_core.store.tasks.queue import ExhaustedRecord, TaskCandidate
 from monque_core.tasks.outcome import SUCCEEDED
 from monque_core.tasks.record import TaskRecord
 from monque_core.tasks.retry import Fixed
@@ -18,8 +19,6 @@ from tests.support.task_bench import NOW, VISIBILITY, TaskBench, after
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from monque_core.store.rejected import Rejected
 
 TOKEN = ObjectId()
 
@@ -358,7 +357,7 @@ class TestGarbage:
         sound = await put(bench, 2, nextRunAt=after(-1))
         found = candidates(await bench.queue().look(["invoice"], 9, NOW))
         claimed = await bench.queue().claim_batch(found, TOKEN, NOW)
-        rejected = [one for one in claimed if isinstance(one, RejectedRecord)]
+        rejected = [one for one in claimed if isinstance(one, Rejected)]
         assert [one.id for one in rejected] == [record_id]
         assert "cannot be read" in str(rejected[0].error)
         assert sound in [one.id for one in claimed]
@@ -372,13 +371,13 @@ class TestGarbage:
     async def test_is_set_aside_when_a_task_is_several(self, bench: TaskBench) -> None:
         record_id = await put(bench, task=["invoice", "ship"])
         (found,) = await bench.queue().look(["invoice"], 9, NOW)
-        assert isinstance(found, RejectedRecord)
+        assert isinstance(found, Rejected)
         assert found.id == record_id
         assert await bench.queue().look(["invoice"], 9, NOW) == []
 
     async def test_is_set_aside_when_its_own_id_is_odd(self, bench: TaskBench) -> None:
         await put(bench, _id="odd")
-        assert isinstance(await bench.queue().claim_first("invoice", TOKEN, NOW), RejectedRecord)
+        assert isinstance(await bench.queue().claim_first("invoice", TOKEN, NOW), Rejected)
 
     @pytest.mark.parametrize("kind", MENDED)
     async def test_that_does_not_matter_is_overlooked(self, bench: TaskBench, kind: str) -> None:

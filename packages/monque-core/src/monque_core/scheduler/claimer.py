@@ -10,7 +10,7 @@ from monque_core.scheduler.claim_plan import Selection, select_candidates
 from monque_core.scheduler.source import C, W
 from monque_core.scheduler.unconfirmed_claims import UnconfirmedClaims
 from monque_core.scheduler.wakeups import MANY
-from monque_core.store.rejected import Rejected
+from monque_core.store.quarantine import Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from monque_core.scheduler.runs import Run
     from monque_core.scheduler.workers import Work, Worker, Workers
     from monque_core.store.outcomes import Loss
-    from monque_core.store.rejected import Rejected
+    from monque_core.store.quarantine import Rejected
 
 Claim: TypeAlias = "tuple[Hashable, ObjectId | None]"
 """What identifies a claim: the id of the work and the claim token."""

@@ -10,8 +10,8 @@ from pymongo.errors import BulkWriteError, DuplicateKeyError, PyMongoError, Writ
 from monque_core.errors import MonqueConnectionError, MonqueError
 from monque_core.store.bulk_encoder import BulkEncoder
 from monque_core.store.documents import to_document, to_job, unreadable
+from monque_core.store.expressions import one_of
 from monque_core.store.indexes import KEYED
-from monque_core.store.selection import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

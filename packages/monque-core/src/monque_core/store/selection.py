@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from monque_core.store.expressions import one_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from datetime import datetime
 
     from monque_core.jobs.selector import JobSelector
@@ -24,8 +25,3 @@ def selected(selector: JobSelector, now: datetime) -> Document:
     if before is not None or after is not None:
         chosen["createdAt"] = {operator: at for operator, at in created.items() if at is not None}
     return chosen
-
-
-def one_of(values: Sequence[object]) -> Any:
-    """Match any of some values, with the plainest condition there is."""
-    return values[0] if len(values) == 1 else {"$in": list(values)}

@@ -65,9 +65,9 @@ class StaleJobs:
             try:
                 jobs.append(to_job(document))
             except InvalidJobError as error:
-                aside = await self._quarantine.put(document["_id"], error, now, condition)
-                if aside.error is not None:
-                    unreadable.append(aside.error)
+                rejected = await self._quarantine.put(document["_id"], error, now, condition)
+                if rejected.error is not None:
+                    unreadable.append(rejected.error)
         return StaleBatch(jobs, unreadable, condition)
 
     async def foreign_claim(self, now: datetime) -> str | None:
@@ -104,7 +104,7 @@ class StaleJobs:
             # One that the server refuses must not keep the others from being taken back.
             matched, refusals = await write_each(self._collection, ids, step)
             for refusal in refusals:
-                left = self._quarantine.leave_refused(refusal.id, refusal.error)
+                left = self._quarantine.skip_refused(refusal.id, refusal.error)
                 self._unsaid += [] if left.error is None else [left.error]
             return matched
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, TypeGuard
 
 from monque_core.jobs.job import JobStatus
 from monque_core.options import STALE_AFTER_HEARTBEATS
+from monque_core.store.expressions import EARLIEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime
 
     from monque_core.store.driver import Document
 
-# Not "no date by $type", which has no index bounds: this has, and means the same.
-EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
 _LONGEST_INTERVAL_MS = timedelta(days=365) // timedelta(milliseconds=1)
 
 

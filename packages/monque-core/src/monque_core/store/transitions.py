@@ -20,7 +20,7 @@ from monque_core.jobs.outcome import (
     Released,
     Retrying,
 )
-from monque_core.store.staleness import EARLIEST
+from monque_core.store.expressions import EARLIEST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

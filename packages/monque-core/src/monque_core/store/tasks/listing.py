@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from monque_core.jobs.cursor import Cursor, Place
 from monque_core.log import log
 from monque_core.store import paging
-from monque_core.store.selection import one_of
+from monque_core.store.expressions import one_of
 from monque_core.store.tasks import transitions
 from monque_core.store.tasks.documents import InvalidRecordError, records_name, to_record
 from monque_core.tasks.record import TaskStatus

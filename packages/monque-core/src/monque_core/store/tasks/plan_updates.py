@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from monque_core.store.tasks.expressions import (
+from monque_core.store.expressions import (
     REMOVE,
     date_or,
     either,

@@ -12,8 +12,8 @@ from pymongo import UpdateMany
 from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from monque_core.errors import MonqueConnectionError, MonqueError
+from monque_core.store.expressions import either, literal
 from monque_core.store.tasks.documents import records_name
-from monque_core.store.tasks.expressions import either, literal
 from monque_core.store.tasks.plan_updates import (
     Deletion,
     JobStreams,

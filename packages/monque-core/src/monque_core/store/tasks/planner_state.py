@@ -13,7 +13,7 @@ from bson import ObjectId
 
 from monque_core.errors import LeadershipLostError
 from monque_core.log import log
-from monque_core.store.tasks.expressions import milliseconds
+from monque_core.store.expressions import milliseconds
 from monque_core.store.tasks.source_collections import LastId
 from monque_core.tasks.definition import Declaration
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from pymongo.errors import ExecutionTimeout
 
 from monque_core.errors import AggregationTimeoutError
+from monque_core.store.expressions import date_or
 from monque_core.store.tasks.documents import records_name
-from monque_core.store.tasks.expressions import date_or
 from monque_core.store.tasks.planner_state import LEADER
 from monque_core.tasks.record import TaskStatus
 from monque_core.tasks.views import ReactiveStats, ReactiveTaskStats

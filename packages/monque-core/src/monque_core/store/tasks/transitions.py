@@ -11,8 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from monque_core.store.selection import one_of
-from monque_core.store.tasks.expressions import (
+from monque_core.store.expressions import (
     REMOVE,
     array_or_empty,
     by_task,
@@ -24,6 +23,7 @@ from monque_core.store.tasks.expressions import (
     milliseconds,
     number_or_zero,
     one_among,
+    one_of,
 )
 from monque_core.store.tasks.indexes import IS_DATE
 from monque_core.store.tasks.plan_updates import next_run
