@@ -31,6 +31,7 @@ class Due:
     number: int = 0
     interrupted: bool = False
     is_suspect: bool = False
+    priority: float = 0
 
 
 def is_suspect(candidate: Due) -> bool:

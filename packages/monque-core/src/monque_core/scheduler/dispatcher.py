@@ -9,6 +9,7 @@ from monque_core.scheduler.claim_plan import (
     InstanceSnapshot,
     NameSnapshot,
     Snapshot,
+    next_spread,
     plan_claim,
 )
 from monque_core.scheduler.fairness import Fairness
@@ -78,6 +79,7 @@ class Dispatcher(Loop, Generic[W, C]):
         self._paused_until: dict[str, float] = {}
         self._low_water: dict[str, int] = {}
         self._is_contended = False
+        self._spread = 1.0
         self._is_closing = False
         self._is_in_claim = False
         self.claims = 0
@@ -195,6 +197,7 @@ class Dispatcher(Loop, Generic[W, C]):
             instance,
             is_contended=self._is_contended,
             is_isolating=guard.is_isolating(asyncio.get_running_loop().time()),
+            spread=self._spread,
         )
 
     def _publish_demand(self) -> None:
@@ -237,6 +240,8 @@ class Dispatcher(Loop, Generic[W, C]):
         now = asyncio.get_running_loop().time()
         self._next_poll = min(self._next_poll, now + self._source.polling.took(count))
         self._is_contended = selection.is_contended
+        if selection.size and result.error is None:
+            self._spread = next_spread(self._spread, selection.size, count)
         for name in selection.picked:
             self._fairness.served(name)
         self._poison_guard.looked_at(
@@ -309,6 +314,8 @@ class Dispatcher(Loop, Generic[W, C]):
             self._settler.put(result)
         if self._is_closing:
             return
+        if not self._wakeups.is_expecting and self._source.polling.looks_after_runs:
+            self._wakeups.hint(name)
         self._start_ready()
         self._publish_demand()
         self._wake_if_low(name)

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from monque_core.clock import ServerClock
 from monque_core.errors import ShutdownTimeoutError
+from monque_core.scheduler.cluster import Cluster
 from monque_core.scheduler.job_source import JobSource, retry_policy
 from monque_core.scheduler.lease import InstanceLease
 from monque_core.scheduler.listener import Listener
 from monque_core.scheduler.loop import end, wait_until
 from monque_core.scheduler.maintenance import Maintenance
 from monque_core.scheduler.pipeline import Pipeline
+from monque_core.scheduler.polling import SteadyPolling
 from monque_core.scheduler.recovery import Recovery
 from monque_core.scheduler.retention import GrowthWarning, Retention
 from monque_core.scheduler.slots import InstanceSlots
@@ -58,16 +60,31 @@ class Engine:
         self._threads = ThreadPool("monque-job")
         self._slots = InstanceSlots(options.instance_concurrency)
         self._lease = InstanceLease(store, holder, clock, options, publisher)
+        self._cluster = Cluster(
+            store.signals,
+            store.seats(holder),
+            options.scheduler_instance_id,
+            names=self._served_names,
+            load=self._load,
+            wake=self._wake,
+            changed=self._standby_changed,
+            report=publisher.errored,
+        )
         self._pipelines: list[Pipeline[Any, Any]] = []
         self._is_started = False
         wakeups = Wakeups(workers)
         source = JobSource(store, options, workers, wakeups, publisher)
         self._jobs = jobs = self.open_pipeline(source, wakeups)
         self._listener = Listener(
-            store.changes, clock, workers, wakeups, jobs.dispatcher, source.polling, publisher
+            store.changes, clock, workers, jobs, source.polling, self._cluster, publisher
         )
         maintenance = Maintenance(store, options, workers, publisher)
-        self._watchers: list[Loop] = [self._lease, self._listener, maintenance]
+        self._watchers: list[Loop] = [
+            self._lease,
+            self._cluster,
+            self._listener,
+            maintenance,
+        ]
         if options.recover_stale_jobs:
             policy = retry_policy(options)
             self._watchers.append(
@@ -96,6 +113,7 @@ class Engine:
             wakeups,
             self._clock,
             self._slots,
+            self._cluster,
             self._middleware,
             self._threads,
             self._publisher,
@@ -133,6 +151,7 @@ class Engine:
     def worker_added(self) -> None:
         """Serve the current workers."""
         self._jobs.dispatcher.look_ahead_again()
+        self._cluster.names_changed()
         self._listener.follow_new_names()
 
     async def wait_until_idle(self) -> None:
@@ -165,6 +184,8 @@ class Engine:
         try:
             # Wait for a claim under way: if it were cut off, its jobs would be left to recovery.
             last_claim = max(deadline, clock() + _LAST_CLAIM_SECONDS)
+            await self._listener.stop()
+            await self._try_until(clock() + _LAST_CLAIM_SECONDS, self._cluster.leave_seat())
             closing = wait_until(last_claim, _all(one.close() for one in dispatchers))
             await _all([*(finder.stop() for finder in self._finders), closing])
             await _all(one.stop() for one in dispatchers)
@@ -178,9 +199,27 @@ class Engine:
             await self._try_until(last_deadline, self._lease.give_back())
             return cut_short
         finally:
-            for loop in self._loops():
-                await loop.stop()
+            # Together: the thread of a blocking handle is released by its wait running out.
+            await _all(loop.stop() for loop in self._loops())
             await self._threads.dismiss()
+
+    def _served_names(self) -> list[str]:
+        return [name for pipeline in self._pipelines for name in pipeline.source.workers.names]
+
+    def _load(self) -> float:
+        return max(pipeline.slots.load for pipeline in self._pipelines)
+
+    def _wake(self, names: Sequence[str]) -> None:
+        for pipeline in self._pipelines:
+            for name in names:
+                pipeline.wakeups.hint(name)
+
+    def _standby_changed(self) -> None:
+        """Watch due times and poll often only if no other instance listens for this one."""
+        for pipeline in self._pipelines:
+            if isinstance(pipeline.source.polling, SteadyPolling):
+                pipeline.source.polling.is_standby = self._cluster.is_standby
+                pipeline.dispatcher.look_ahead_again()
 
     def hurry(self, seconds: float) -> None:
         """Let a stop under way wait no longer than so many seconds from now."""

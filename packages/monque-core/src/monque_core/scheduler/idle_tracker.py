@@ -30,6 +30,10 @@ class IdleTracker:
         """Wait until there is nothing to do."""
         await self._is_idle.wait()
 
+    async def wait_until_busy(self) -> None:
+        """Wait until there is something to do."""
+        await self._is_busy.wait()
+
     async def wait_until_busy_for(self, seconds: float) -> None:
         """Wait until there was something to do all the time for so many seconds."""
         while True:

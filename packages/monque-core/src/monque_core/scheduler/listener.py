@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from monque_core.clock import Clock
-    from monque_core.scheduler.dispatcher import Dispatcher
+    from monque_core.scheduler.cluster import Cluster
     from monque_core.scheduler.event_publisher import EventPublisher
+    from monque_core.scheduler.pipeline import Pipeline
     from monque_core.scheduler.polling import SteadyPolling
-    from monque_core.scheduler.wakeups import Wakeups
     from monque_core.scheduler.workers import Workers
     from monque_core.store.job_stream import JobChange, JobStream, JobStreams
 
@@ -34,18 +34,20 @@ class Listener(Loop):
         changes: JobStreams,
         clock: Clock,
         workers: Workers,
-        wakeups: Wakeups,
-        dispatcher: Dispatcher[Any, Any],
+        pipeline: Pipeline[Any, Any],
         polling: SteadyPolling,
+        cluster: Cluster,
         publisher: EventPublisher,
     ) -> None:
         super().__init__(publisher.errored)
         self._changes = changes
         self._clock = clock
         self._workers = workers
-        self._wakeups = wakeups
-        self._dispatcher = dispatcher
+        self._wakeups = pipeline.wakeups
+        self._dispatcher = pipeline.dispatcher
+        self._backup = pipeline.backup
         self._polling = polling
+        self._cluster = cluster
         self._publisher = publisher
         self._own: OrderedDict[str, None] = OrderedDict()
         self._reader: asyncio.Task[None] | None = None
@@ -72,8 +74,14 @@ class Listener(Loop):
         while True:
             await self._dispatcher.idle_tracker.wait_until_idle()
             try:
+                if not await self._cluster.take_seat():
+                    self._disconnect()
+                    await self._cluster.wait_for_chance()
+                    continue
                 await self._follow()
+                await self._cluster.leave_seat()
             except ChangeStreamUnavailableError as error:
+                await self._cluster.leave_seat()
                 self._publisher.stream_unavailable(str(error))
                 return
             except Exception as error:  # noqa: BLE001  # whatever broke the stream, open a new one
@@ -89,6 +97,10 @@ class Listener(Loop):
         examines every write for it.
         """
         names = self._workers.names
+        if not names:
+            # There are reactive tasks only.
+            await self._cluster.wait_until_seat_is_lost()
+            return
         stream = await self._changes.open(names)
         self._pause = _FIRST_PAUSE
         self._reader = reader = asyncio.create_task(self._read(stream), name="monque-stream")
@@ -97,12 +109,14 @@ class Listener(Loop):
             reader.cancel()
         tracker = self._dispatcher.idle_tracker
         busy = asyncio.create_task(tracker.wait_until_busy_for(_BUSY_SECONDS), name="monque-busy")
+        unseated = asyncio.create_task(self._cluster.wait_until_seat_is_lost(), name="monque-seat")
         try:
-            await asyncio.wait([reader, busy], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([reader, busy, unseated], return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._reader = None
             self._set_connected(connected=False)
             await end(busy)
+            await end(unseated)
             await end(reader)
             await stream.close()
         if not reader.cancelled():
@@ -129,7 +143,10 @@ class Listener(Loop):
         if change.is_insert and change.job_id in self._own:
             del self._own[change.job_id]
         elif change.due_at <= self._clock.now():
-            self._wakeups.hint(change.name, 1)
+            if self._cluster.rank(change.job_id):
+                self._backup.expect(change.name)
+            else:
+                self._wakeups.hint(change.name, 1)
         else:
             self._wakeups.hint_at(change.name, change.due_at)
 

@@ -10,9 +10,8 @@ from monque_core.scheduler.wakeups import MANY, seconds_until
 
 if TYPE_CHECKING:
     from monque_core.clock import Clock
-    from monque_core.scheduler.source import WorkQueue
+    from monque_core.scheduler.source import Source
     from monque_core.scheduler.wakeups import Wakeups
-    from monque_core.scheduler.workers import Workers
 
 _LONGEST_SPAN = timedelta(seconds=120)
 _SHORTEST_SPAN = timedelta(milliseconds=100)
@@ -23,10 +22,11 @@ class Lookahead:
     """Keeps the wake-ups complete up to a horizon that moves with time."""
 
     def __init__(
-        self, queue: WorkQueue[Any, Any], workers: Workers, wakeups: Wakeups, clock: Clock
+        self, source: Source[Any, Any], wakeups: Wakeups, clock: Clock
     ) -> None:
-        self._queue = queue
-        self._workers = workers
+        self._queue = source.queue
+        self._workers = source.workers
+        self._polling = source.polling
         self._wakeups = wakeups
         self._clock = clock
         self._span = _LONGEST_SPAN
@@ -45,7 +45,7 @@ class Lookahead:
             return
         # Whoever invalidates this meanwhile sets it back.
         self.next_at = float("inf")
-        if not names:
+        if not names or self._polling.is_standby:
             return
         current = self._clock.now()
         # Nothing may become due unseen between the old horizon and now.

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic
 
 from monque_core.scheduler.backlog import Backlog
+from monque_core.scheduler.backup import Backup
 from monque_core.scheduler.claimer import Claimer
 from monque_core.scheduler.dispatcher import Dispatcher
 from monque_core.scheduler.heartbeat import Heartbeat
 from monque_core.scheduler.lookahead import Lookahead
+from monque_core.scheduler.overflow import Overflow
 from monque_core.scheduler.runner import Runner
 from monque_core.scheduler.runs import Runs
 from monque_core.scheduler.settler import Settler
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from monque_core.clock import Clock
+    from monque_core.scheduler.cluster import Cluster
     from monque_core.scheduler.event_publisher import EventPublisher
     from monque_core.scheduler.loop import Loop
     from monque_core.scheduler.slots import InstanceSlots
@@ -38,6 +41,7 @@ class Pipeline(Generic[W, C]):
         wakeups: Wakeups,
         clock: Clock,
         instance_slots: InstanceSlots,
+        cluster: Cluster,
         middleware: Sequence[Middleware],
         threads: ThreadPool,
         publisher: EventPublisher,
@@ -45,7 +49,7 @@ class Pipeline(Generic[W, C]):
         self.source = source
         self.wakeups = wakeups
         self.runs = runs = Runs[W]()
-        slots = Slots(source.workers, instance_slots, wakeups.poke)
+        self.slots = slots = Slots(source.workers, instance_slots, wakeups.poke)
         backlog = Backlog[W](slots)
         settler = Settler(source, clock, runs, publisher)
         self.dispatcher = Dispatcher(
@@ -57,16 +61,30 @@ class Pipeline(Generic[W, C]):
             backlog=backlog,
             runs=runs,
             wakeups=wakeups,
-            lookahead=Lookahead(source.queue, source.workers, wakeups, clock),
+            lookahead=Lookahead(source, wakeups, clock),
             clock=clock,
             publisher=publisher,
         )
         heartbeat = Heartbeat(source, clock, runs, backlog, wakeups, publisher)
-        self.loops: Sequence[Loop] = [settler, heartbeat, self.dispatcher]
+        self.backup = Backup(source.queue, wakeups, clock, cluster.missed, publisher.errored)
+        tracker = self.dispatcher.idle_tracker
+        overflow = Overflow(source, slots, wakeups, tracker, cluster, clock, publisher.errored)
+        self.loops: Sequence[Loop] = [settler, heartbeat, self.dispatcher, self.backup, overflow]
+        self._cluster = cluster
+        wakeups.is_ours = self._is_ours
 
     def running(self, name: str) -> int:
         """Return how many runs of a name are under way."""
         return sum(run.work.name == name and run.stage == "running" for run in self.runs)
+
+    def _is_ours(self, name: str, at: datetime) -> bool:
+        """Whether this instance is the first to claim what becomes due at a time."""
+        if self._cluster.is_standby:
+            return False
+        if not self._cluster.rank(f"{name} {at}"):
+            return True
+        self.backup.expect(name)
+        return False
 
     async def is_idle(self, now: datetime) -> bool:
         """Whether nothing is due or running; if something is due, look at the queue now."""

@@ -12,6 +12,14 @@ if TYPE_CHECKING:
 class Polling(ABC):
     """The gap between polls, in seconds."""
 
+    is_standby = False
+    """Whether other instances listen for this one, and wake it if they need it."""
+
+    @property
+    def looks_after_runs(self) -> bool:
+        """Whether to look for work whenever a run ends."""
+        return False
+
     @abstractmethod
     def gap(self) -> float:
         """Return the seconds from this poll to the next one."""
@@ -22,7 +30,7 @@ class Polling(ABC):
 
 
 class SteadyPolling(Polling):
-    """Rarely while a change stream reports new work, often while none does."""
+    """Rarely while this instance or others listen for new work, often while nobody does."""
 
     def __init__(self, often: timedelta, seldom: timedelta) -> None:
         self._often = often.total_seconds()
@@ -31,7 +39,12 @@ class SteadyPolling(Polling):
 
     def gap(self) -> float:
         """Return the seconds from this poll to the next one."""
-        return self._seldom if self.sees_changes else self._often
+        return self._seldom if self.sees_changes or self.is_standby else self._often
+
+    @property
+    def looks_after_runs(self) -> bool:
+        """Whether to look for work whenever a run ends, since no stream reports any."""
+        return self.is_standby and not self.sees_changes
 
     def took(self, count: int) -> float:  # noqa: ARG002  # however much it was
         """Keep the gap: new work is reported by the stream."""

@@ -77,6 +77,14 @@ class Slots:
         own = sum(self._own_free(worker.name) for worker in self._workers)
         return own if self.instance_limit is None else min(own, self._share(self.instance_limit))
 
+    @property
+    def load(self) -> float:
+        """Return the share of all slots that are taken."""
+        most = sum(worker.concurrency for worker in self._workers)
+        if self.instance_limit is not None:
+            most = min(most, self.instance_limit)
+        return sum(self._taken.values()) / most if most else 0.0
+
     def limit(self, name: str) -> int:
         """Return how many runs of this name may ever overlap."""
         own = self._workers[name].concurrency

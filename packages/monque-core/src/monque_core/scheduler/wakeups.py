@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Callable, Container, Iterable
 
 MANY: Final = 1 << 30
 """An unknown number of due jobs."""
@@ -24,6 +24,8 @@ class Wakeups:
         self._later: Counter[tuple[datetime, str]] = Counter()
         self._order: list[tuple[datetime, str]] = []
         self._signal = asyncio.Event()
+        self.is_ours: Callable[[str, datetime], bool] = _always
+        """Whether this instance is the first to claim what becomes due at a time."""
         self.horizon: datetime | None = None
         """Until when `_later` is complete; the lookahead asks for what lies beyond."""
 
@@ -56,8 +58,10 @@ class Wakeups:
     def ring(self, now: datetime) -> None:
         """Turn every due time that has passed into a hint."""
         while self._order and self._order[0][0] <= now:
-            entry = heapq.heappop(self._order)
-            self.hint(entry[1], self._later.pop(entry))
+            at, name = entry = heapq.heappop(self._order)
+            count = self._later.pop(entry)
+            if self.is_ours(name, at):
+                self.hint(name, count)
 
     def next_at(self) -> datetime | None:
         """Return the earliest due time known, None if there is none."""
@@ -98,6 +102,10 @@ class Wakeups:
                 await self._signal.wait()
         except TimeoutError:
             pass
+
+
+def _always(name: str, at: datetime) -> bool:  # noqa: ARG001  # whatever becomes due
+    return True
 
 
 def seconds_until(at: datetime | None, now: datetime) -> float:

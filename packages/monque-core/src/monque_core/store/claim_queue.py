@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
@@ -25,6 +25,7 @@ class DueDocument:
 
     id: object
     name: str
+    priority: float = field(default=0, kw_only=True)
 
 
 W = TypeVar("W")

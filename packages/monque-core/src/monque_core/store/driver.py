@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pymongo
 from bson.codec_options import CodecOptions, DatetimeConversion
-from pymongo import ReadPreference
+from pymongo import CursorType, ReadPreference
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.client_session import ClientSession
@@ -38,6 +38,8 @@ Update: TypeAlias = Document | list[Document]
 Session: TypeAlias = AsyncClientSession | ClientSession
 R = TypeVar("R")
 _BATCH_SIZE = 5000
+_UNAUTHORIZED = 13
+_COLLECTION_EXISTS = 48
 # Not primary any more, shutting down, interrupted by either.
 _GOING_AWAY_CODES = frozenset({91, 189, 10058, 10107, 11600, 11602, 13435, 13436})
 
@@ -341,6 +343,27 @@ class Collection:
             max_await_time_ms=max_await_ms,
         )
 
+    async def create_capped(self, size: int, most: int) -> None:
+        """Create this collection as a capped one, unless it exists or may not be created."""
+        database = self._driver.native.client.get_database(self.database)
+        try:
+            await self._driver.call(
+                database.create_collection,
+                self.name,
+                capped=True,
+                size=size,
+                max=most,
+                check_exists=False,
+            )
+        except OperationFailure as error:
+            if error.code not in (_UNAUTHORIZED, _COLLECTION_EXISTS):
+                raise
+
+    async def tail(self, filter: Mapping[str, object], max_await_ms: int) -> Tail:
+        """Open a cursor that waits for matching documents at the end of a capped collection."""
+        native = self.native.find(filter, cursor_type=CursorType.TAILABLE_AWAIT)
+        return Tail(native.max_await_time_ms(max_await_ms), is_blocking=self._driver.is_blocking)
+
     async def meanwhile(self, reply: Coroutine[Any, Any, object], work: Callable[[], R]) -> R:
         """Wait for a reply to one of these methods, and do something while MongoDB is at it."""
         return await self._driver.meanwhile(reply, work)
@@ -362,6 +385,30 @@ class Collection:
     ) -> Any:
         bound = getattr(self.native, method)
         return await self._driver.call(bound, *arguments, session=session, **keywords)
+
+
+class Tail:
+    """A tailing cursor of the driver's, with the methods of its change streams."""
+
+    def __init__(self, native: Any, *, is_blocking: bool) -> None:
+        self._native = native
+        self._is_blocking = is_blocking
+
+    @property
+    def alive(self) -> bool:
+        """Whether the server still has the cursor."""
+        return bool(self._native.alive)
+
+    def try_next(self) -> Any:
+        """Return the next document, None if none came in time; awaitable unless blocking."""
+        return next(self._native, None) if self._is_blocking else self._next()
+
+    async def _next(self) -> Any:
+        return await anext(self._native, None)
+
+    def close(self) -> Any:
+        """Close the cursor; awaitable unless blocking."""
+        return self._native.close()
 
 
 def of_majority(native: Any) -> Any:

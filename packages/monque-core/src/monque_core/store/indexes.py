@@ -36,13 +36,19 @@ _DEAD_LEASES_STAY = timedelta(days=1)
 
 
 def meta_indexes() -> Sequence[IndexModel]:
-    """Give the index that removes the leases of instances which died."""
+    """Return the indexes that remove dead leases, and keep two instances from one seat."""
     return [
         IndexModel(
             [("expiresAt", ASCENDING)],
             name="monque_py_expiry",
             expireAfterSeconds=int(_DEAD_LEASES_STAY.total_seconds()),
-        )
+        ),
+        IndexModel(
+            [("pool", ASCENDING), ("seat", ASCENDING)],
+            name="monque_py_seats",
+            unique=True,
+            partialFilterExpression={"seat": {"$gte": 0}},
+        ),
     ]
 
 

@@ -9,6 +9,7 @@ from pymongo.errors import PyMongoError
 
 from monque_core.durations import to_milliseconds
 from monque_core.errors import MonqueConnectionError
+from monque_core.store.cluster_signals import ClusterSignals
 from monque_core.store.driver import Driver
 from monque_core.store.index_maintenance import IndexMaintenance
 from monque_core.store.insert_batcher import InsertBatcher
@@ -16,6 +17,7 @@ from monque_core.store.inserts import Inserts
 from monque_core.store.job_stream import JobStreams
 from monque_core.store.leases import Leases, ServerTime
 from monque_core.store.lenient_decoding import LenientCollection
+from monque_core.store.listener_seats import ListenerSeats
 from monque_core.store.listing import JobListing
 from monque_core.store.management import Management
 from monque_core.store.outcomes import Outcomes
@@ -62,6 +64,12 @@ class Store:
             jobs, meta, retention=retention is not None and bool(retention.ages)
         )
         self.leases = Leases(meta)
+        self.signals = ClusterSignals(
+            self._driver.collection(f"{options.collection_name}_signals"),
+            blocking=self._driver.is_blocking,
+            socket_timeout=self._driver.socket_timeout,
+        )
+        self._meta = meta
         self.tasks = TaskStore(self._driver, meta, self.leases, options)
         self.changes = JobStreams(
             jobs,
@@ -93,6 +101,10 @@ class Store:
                 f"the collection {self._options.collection_name!r} cannot be prepared: {error}"
             ) from error
         return server_time
+
+    def seats(self, holder: str) -> ListenerSeats:
+        """Return the listeners' seats, as the holder of the instance's lease takes them."""
+        return ListenerSeats(self._meta, self._options.scheduler_instance_id, holder)
 
     async def ping(self, seconds: float) -> None:
         """Raise `MonqueConnectionError` unless MongoDB answers within so many seconds."""

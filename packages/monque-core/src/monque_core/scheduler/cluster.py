@@ -1,0 +1,266 @@
+"""This instance among the others: who listens for new jobs, and the signals between them.
+
+Two instances of each pool, those whose workers have the same names, are its *listeners*: they read
+the change stream and watch due times. The others are on *standby*: they tail the signals, which
+costs the server nothing while nobody sends one. A listener whose slots are filling up invites
+instances on standby to take its seat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+from monque_core.scheduler.loop import Loop
+from monque_core.scheduler.ranking import rank
+from monque_core.store.cluster_signals import SignalsUnavailableError
+from monque_core.store.listener_seats import pool_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+
+    from monque_core.store.cluster_signals import (
+        ClusterSignals,
+        Signal,
+        SignalKind,
+        SignalTail,
+    )
+    from monque_core.store.listener_seats import ListenerSeats
+
+_INVITED: Final = 3
+_SECONDS_BETWEEN_INVITATIONS: Final = 1.0
+_LOAD_TO_INVITE: Final = 0.5
+_SECONDS_PER_LOAD: Final = 0.05
+"""Instances with more to do answer an invitation later."""
+_LONGEST_CHECK_GAP: Final = 60.0
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 10.0
+_MISSES_TO_EVICT: Final = 3
+
+
+class Cluster(Loop):
+    """Receives signals, and holds or waits for a listener's seat."""
+
+    def __init__(
+        self,
+        signals: ClusterSignals,
+        seats: ListenerSeats,
+        instance_id: str,
+        *,
+        names: Callable[[], Iterable[str]],
+        load: Callable[[], float],
+        wake: Callable[[Sequence[str]], None],
+        changed: Callable[[], None],
+        report: Callable[[BaseException], None],
+    ) -> None:
+        super().__init__(report)
+        self._signals = signals
+        self._seats = seats
+        self._id = instance_id
+        self._names = names
+        self._load = load
+        self._wake = wake
+        self._changed = changed
+        self._pool = ""
+        self._listeners: Sequence[str] = ()
+        self._is_hearing = False
+        self._is_decided = asyncio.Event()
+        self._inviter: str | None = None
+        self._chance = asyncio.Event()
+        self._seat_is_lost = asyncio.Event()
+        self._next_invitation = 0.0
+        self._misses = 0
+
+    @property
+    def is_listener(self) -> bool:
+        """Whether this instance has a seat."""
+        return self._id in self._listeners
+
+    @property
+    def is_standby(self) -> bool:
+        """Whether others listen for this instance, and can wake it."""
+        return self._is_hearing and bool(self._listeners) and not self.is_listener
+
+    def rank(self, key: str) -> int:
+        """Return how many listeners are to claim this before this one."""
+        return rank(key, self._id, self._listeners) if self.is_listener else 0
+
+    def names_changed(self) -> None:
+        """Move to the pool of the current workers."""
+        self._pool = ""
+        self._set_listeners([])
+        self._seat_is_lost.set()
+        self._chance.set()
+
+    async def take_seat(self) -> bool:
+        """Take a listener's seat if one is free; whether this instance is to listen."""
+        await self._is_decided.wait()
+        self._chance.clear()
+        self._seat_is_lost.clear()
+        if not self._is_hearing:
+            # Nobody could wake it.
+            return True
+        inviter, self._inviter = self._inviter, None
+        pool = await self._join()
+        before = set(self._listeners)
+        listening = [one.instance_id for one in await self._seats.take(pool, over=inviter)]
+        self._set_listeners(listening)
+        if self.is_listener:
+            self._misses = 0
+            concerned = {*before, *listening, *([inviter] if inviter else [])} - {self._id}
+            if concerned:
+                await self._send("listeners", sorted(concerned))
+        return self.is_listener
+
+    async def wait_for_chance(self) -> None:
+        """Wait until a seat may be free, or to be sure at most about a minute."""
+        seconds = _LONGEST_CHECK_GAP * random.uniform(0.5, 1.0)
+        try:
+            async with asyncio.timeout(seconds):
+                await self._chance.wait()
+        except TimeoutError:
+            pass
+
+    async def wait_until_seat_is_lost(self) -> None:
+        """Wait until another instance has the seat, or this one may listen no more without one."""
+        await self._seat_is_lost.wait()
+
+    async def leave_seat(self) -> None:
+        """Give up the seat, and invite others to take it."""
+        if not self.is_listener:
+            return
+        await self._seats.leave()
+        others = [one for one in self._listeners if one != self._id]
+        self._set_listeners(others)
+        invited = await self._seats.standby(self._pool, _INVITED)
+        if others or invited:
+            # Where nobody listens any more, everybody has to know.
+            await self._send("invite", [*others, *invited] if others else None)
+
+    async def invite(self) -> None:
+        """Invite others to take over the seat if much of this instance is busy."""
+        now = asyncio.get_running_loop().time()
+        if not self.is_listener or now < self._next_invitation or self._load() < _LOAD_TO_INVITE:
+            return
+        self._next_invitation = now + _SECONDS_BETWEEN_INVITATIONS
+        if invited := await self._seats.standby(self._pool, _INVITED):
+            await self._send("invite", invited)
+
+    async def call(self, names: Sequence[str], count: int) -> bool:
+        """Wake so many instances on standby to look for work; whether there are any."""
+        if not self._is_hearing or not self._pool:
+            return False
+        called = await self._seats.standby(self._pool, count)
+        if called:
+            await self._send("wake", called, names)
+        return bool(called)
+
+    async def missed(self, is_missed: object) -> None:
+        """Record whether the other listener missed work; take its seat away if it always does."""
+        self._misses = self._misses + 1 if is_missed else 0
+        if self._misses < _MISSES_TO_EVICT or not self.is_listener:
+            return
+        self._misses = 0
+        evicted = [
+            other
+            for other in await self._seats.listeners(self._pool)
+            if other.instance_id != self._id
+        ]
+        for other in evicted:
+            await self._seats.evict(other)
+        self._set_listeners([self._id])
+        invited = await self._seats.standby(self._pool, _INVITED)
+        await self._send("invite", [*(other.instance_id for other in evicted), *invited])
+
+    async def stop(self) -> None:
+        """Close the tail and end."""
+        await super().stop()
+        self._is_hearing = False
+
+    async def _run(self) -> None:
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                async with self._open_tail() as tail:
+                    pause = _FIRST_PAUSE
+                    while True:
+                        signal = await tail.next()
+                        if signal is not None:
+                            await self._receive(signal)
+            except SignalsUnavailableError:
+                # Without signals this instance listens like all others of its kind.
+                return
+            except Exception as error:  # noqa: BLE001  # whatever broke the tail, open a new one
+                self._complain(error)
+            await asyncio.sleep(pause)
+            pause = min(_LONGEST_PAUSE, 2 * pause)
+
+    @asynccontextmanager
+    async def _open_tail(self) -> AsyncIterator[SignalTail]:
+        """Open the tail of the signals; while it is open, others can wake this instance."""
+        try:
+            tail = await self._signals.open(self._id)
+            try:
+                await self._join()
+                self._set_hearing(is_hearing=True)
+                yield tail
+            finally:
+                await tail.close()
+        finally:
+            self._set_hearing(is_hearing=False)
+
+    async def _receive(self, signal: Signal) -> None:
+        self._went_well()
+        if signal.kind == "wake":
+            self._wake(signal.names)
+        elif signal.pool == self._pool:
+            if signal.kind == "listeners" or self.is_listener:
+                await self._refresh()
+            else:
+                self._answer(signal.sender)
+
+    def _answer(self, inviter: str) -> None:
+        """Try for a seat soon; instances with less to do are faster."""
+        load = self._load()
+        if load < _LOAD_TO_INVITE:
+            self._inviter = inviter
+            seconds = load * _SECONDS_PER_LOAD + random.uniform(0, 0.005)
+            asyncio.get_running_loop().call_later(seconds, self._chance.set)
+
+    async def _refresh(self) -> None:
+        """Read again who listens."""
+        was_listener = self.is_listener
+        listening = await self._seats.listeners(self._pool)
+        self._set_listeners([one.instance_id for one in listening])
+        if was_listener and not self.is_listener:
+            self._seat_is_lost.set()
+        if not listening:
+            self._chance.set()
+
+    async def _join(self) -> str:
+        pool = pool_of(self._names())
+        if pool != self._pool:
+            await self._seats.join(pool)
+            self._pool = pool
+        return pool
+
+    async def _send(
+        self, kind: SignalKind, to: Sequence[str] | None, names: Sequence[str] = ()
+    ) -> None:
+        await self._signals.send(kind, sender=self._id, pool=self._pool, to=to, names=names)
+
+    def _set_hearing(self, *, is_hearing: bool) -> None:
+        was_standby, self._is_hearing = self.is_standby, is_hearing
+        if was_standby != self.is_standby:
+            self._changed()
+        self._is_decided.set()
+        self._chance.set()
+        if is_hearing and not self.is_listener:
+            self._seat_is_lost.set()
+
+    def _set_listeners(self, listeners: Sequence[str]) -> None:
+        was_standby, self._listeners = self.is_standby, listeners
+        if was_standby != self.is_standby:
+            self._changed()
