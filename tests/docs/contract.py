@@ -20,8 +20,8 @@ class Fields:
     more: frozenset[str]
     """What stands in parentheses: done in Python, and left to other programs."""
     statuses: frozenset[str]
-    is_of_abandoned: bool
-    """Whether it is about claims that are abandoned, which takes more fields to tell."""
+    is_about_stale_claims: bool
+    """Whether it is about stale claims, which takes more fields to express."""
 
     @property
     def all(self) -> frozenset[str]:
@@ -53,7 +53,7 @@ def promises() -> dict[str, Promise]:
 def _fields(cell: str) -> Fields:
     needed, _, more = cell.partition("(")
     statuses = re.findall(r"pending|processing|completed|failed|cancelled", needed)
-    return Fields(_names(needed), _names(more), frozenset(statuses), "abandoned" in needed)
+    return Fields(_names(needed), _names(more), frozenset(statuses), "stale" in needed)
 
 
 def _names(text: str) -> frozenset[str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.interop.conftest import StartNeighbour
 
-_OF_ABANDONED = {"lockedAt", "lastHeartbeat", "heartbeatInterval"}
+_OF_STALE = {"lockedAt", "lastHeartbeat", "heartbeatInterval"}
 
 
 async def _writes(db: AsyncDatabase[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -34,7 +34,7 @@ def _fits(promise: Promise, query: dict[str, Any], update: dict[str, Any]) -> bo
     """Tell whether a write is of this row: all that is needed, and nothing that is not told."""
     sets, removes = update.get("$set", {}), update.get("$unset", {})
     changed = {sets["status"]} if "status" in sets else set()
-    demanded = query.keys() - (_OF_ABANDONED if promise.filter.is_of_abandoned else set())
+    demanded = query.keys() - (_OF_STALE if promise.filter.is_about_stale_claims else set())
     status = query.get("status")
     demanded_statuses = set(status["$in"]) if isinstance(status, dict) else {status}
     return (
@@ -84,18 +84,18 @@ async def test_every_write_of_node_is_in_the_table_of_transitions(
         (kind,) = [name for name, promise in told.items() if _fits(promise, query, update)]
         kinds[kind] += 1
 
-    often = {"heartbeat", "claim", "fail, try again"}
+    often = {"heartbeat", "claim", "fail, runs left"}
     assert {kind: count for kind, count in kinds.items() if kind not in often} == {
         "store under a key": 1,
         "complete": 1,
         "next tick": 1,
-        "fail, give up": 1,
+        "fail, no runs left": 1,
         "recover": 1,
         "retry_job": 1,
     }
     assert kinds["claim"] >= 4
     assert kinds["heartbeat"] >= 1
-    assert kinds["fail, try again"] >= 1
+    assert kinds["fail, runs left"] >= 1
 
 
 async def test_node_has_its_ten_indexes_beside_those_of_python(
