@@ -20,8 +20,8 @@ class Fields:
     more: frozenset[str]
     """What stands in parentheses: done in Python, and left to other programs."""
     statuses: frozenset[str]
-    is_about_stale_claims: bool
-    """Whether it is about stale claims, which takes more fields to express."""
+    is_of_abandoned: bool
+    """Whether it is about claims that are abandoned, which takes more fields to tell."""
 
     @property
     def all(self) -> frozenset[str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.interop.conftest import StartNeighbour
 
-_OF_STALE = {"lockedAt", "lastHeartbeat", "heartbeatInterval"}
+_OF_ABANDONED = {"lockedAt", "lastHeartbeat", "heartbeatInterval"}
 
 
 async def _writes(db: AsyncDatabase[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -34,7 +34,7 @@ def _fits(promise: Promise, query: dict[str, Any], update: dict[str, Any]) -> bo
     """Tell whether a write is of this row: all that is needed, and nothing that is not told."""
     sets, removes = update.get("$set", {}), update.get("$unset", {})
     changed = {sets["status"]} if "status" in sets else set()
-    demanded = query.keys() - (_OF_STALE if promise.filter.is_about_stale_claims else set())
+    demanded = query.keys() - (_OF_ABANDONED if promise.filter.is_of_abandoned else set())
     status = query.get("status")
     demanded_statuses = set(status["$in"]) if isinstance(status, dict) else {status}
     return (
