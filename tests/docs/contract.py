@@ -53,7 +53,7 @@ def promises() -> dict[str, Promise]:
 def _fields(cell: str) -> Fields:
     needed, _, more = cell.partition("(")
     statuses = re.findall(r"pending|processing|completed|failed|cancelled", needed)
-    return Fields(_names(needed), _names(more), frozenset(statuses), "abandoned" in needed)
+    return Fields(_names(needed), _names(more), frozenset(statuses), "stale" in needed)
 
 
 def _names(text: str) -> frozenset[str]:

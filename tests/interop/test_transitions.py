@@ -84,18 +84,18 @@ async def test_every_write_of_node_is_in_the_table_of_transitions(
         (kind,) = [name for name, promise in told.items() if _fits(promise, query, update)]
         kinds[kind] += 1
 
-    often = {"heartbeat", "claim", "fail, try again"}
+    often = {"heartbeat", "claim", "fail, runs left"}
     assert {kind: count for kind, count in kinds.items() if kind not in often} == {
         "store under a key": 1,
         "complete": 1,
         "next tick": 1,
-        "fail, give up": 1,
+        "fail, no runs left": 1,
         "recover": 1,
         "retry_job": 1,
     }
     assert kinds["claim"] >= 4
     assert kinds["heartbeat"] >= 1
-    assert kinds["fail, try again"] >= 1
+    assert kinds["fail, runs left"] >= 1
 
 
 async def test_node_has_its_ten_indexes_beside_those_of_python(
