@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from bson import ObjectId
 
-from monque_core.reactive import Fixed, ReactiveTask
+from monque_core import Fixed, ReactiveTask
 from monque_core.store.driver import Driver
 from monque_core.store.leases import Leases
 from monque_core.store.tasks.planner_state import LEADER

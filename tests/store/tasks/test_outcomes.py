@@ -9,6 +9,7 @@ import pytest
 from bson import ObjectId
 from pymongo.errors import OperationFailure
 
+from monque_core.jobs.retry import Fixed
 from monque_core.store.tasks.outcomes import TaskSettlement
 from monque_core.tasks.outcome import (
     RELEASED,
@@ -20,7 +21,6 @@ from monque_core.tasks.outcome import (
     Retrying,
 )
 from monque_core.tasks.record import Execution, RunSummary, TaskRecord
-from monque_core.tasks.retry import Fixed
 from tests.support.task_bench import NOW, VISIBILITY, TaskBench, after
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class TestOutcome:
     @pytest.mark.parametrize("reset", [True, False])
     @pytest.mark.parametrize("kind", CLEAN)
     async def test_of_a_dirty_run(self, bench: TaskBench, kind: str, reset: bool) -> None:
-        bench.define(retry=Fixed(5, reset_on_change=reset))
+        bench.define(retry=Fixed(5), reset_on_change=reset)
         record = await a_claim(bench)
         await soil(bench)
         verdict = await bench.settle(record, CLEAN[kind][0], END)

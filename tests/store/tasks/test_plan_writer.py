@@ -12,10 +12,10 @@ import pytest
 from bson import Binary, Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
 
 from monque_core.errors import MonqueConnectionError
+from monque_core.jobs.retry import Fixed
 from monque_core.store.tasks.plan_updates import JobStreams
 from monque_core.store.tasks.plan_writer import LARGEST_SNAPSHOT_BYTES, TaskBrokenError
 from monque_core.store.tasks.queue import TaskCandidate
-from monque_core.tasks.retry import Fixed
 from tests.support.payloads import ONE_OF_EACH
 from tests.support.task_bench import LATEST, NOW, TaskBench, after
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     Db = AsyncDatabase[dict[str, Any]]
 
 AN_ID = ObjectId()
-RESETTING = Fixed(5)
-COUNTING = Fixed(5, reset_on_change=False)
 IDS: dict[str, Any] = {
     "int": 7,
     "int64": Int64(2**40),
@@ -605,7 +603,7 @@ class TestEachStatus:
     async def a_record(
         self, bench: TaskBench, status: str, attempts: int, reset: bool
     ) -> dict[str, Any]:
-        bench.define(retry=RESETTING if reset else COUNTING)
+        bench.define(retry=Fixed(5), reset_on_change=reset)
         await bench.put(1, n=1)
         is_over = status in ("completed", "failed", "nonsense")
         next_run_at = after(LOCK if status.startswith("processing") else RETRY_AT)

@@ -23,7 +23,7 @@ from monque_core.reactive_admin import ReactiveAdmin
 from monque_core.registration import Registration
 from monque_core.scheduler.engine import Engine
 from monque_core.scheduler.event_publisher import EventPublisher
-from monque_core.scheduler.job_source import retry_policy
+from monque_core.scheduler.job_source import default_retry
 from monque_core.scheduler.lease import InstanceLease, adjust
 from monque_core.scheduler.loop import end
 from monque_core.scheduler.recovery import Recovery
@@ -308,7 +308,7 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, Registration, Isola
         return Recovery(
             self._store,
             options.clock,
-            retry_policy(options),
+            default_retry(options),
             options.heartbeat_interval,
             Runs[AnyJob](),
             Wakeups(self._workers),

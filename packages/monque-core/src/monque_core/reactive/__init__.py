@@ -6,22 +6,15 @@ A change goes one way: follower → batch → planner → records → lane of th
 from monque_core.reactive.reactive_task import ReactiveTask, SyncReactiveTask
 from monque_core.tasks.cleanup import Cleanup
 from monque_core.tasks.record import Execution, RunSummary, TaskRecord, TaskStatus
-from monque_core.tasks.retry import Cron, Exponential, Fixed, Linear, Retry, Series
 from monque_core.tasks.views import ReactiveStats, ReactiveTaskStats, TaskPage
 
 __all__ = [
     "Cleanup",
-    "Cron",
     "Execution",
-    "Exponential",
-    "Fixed",
-    "Linear",
     "ReactiveStats",
     "ReactiveTask",
     "ReactiveTaskStats",
-    "Retry",
     "RunSummary",
-    "Series",
     "SyncReactiveTask",
     "TaskPage",
     "TaskRecord",

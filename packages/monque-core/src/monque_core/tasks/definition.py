@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, Required, TypeAlias, TypedDict
 
+from monque_core.jobs.retry import Exponential, Retry
 from monque_core.jobs.rules import check_name
 from monque_core.tasks.cleanup import Cleanup
 from monque_core.tasks.documents import PLAIN, from_text, to_bytes, to_text
 from monque_core.tasks.filters import check_filter
-from monque_core.tasks.retry import Exponential, Retry
 from monque_core.tasks.rules import (
     check_choice,
     check_duration,
@@ -134,6 +134,7 @@ class TaskOptions(TypedDict, total=False):
     debounce: Duration
     max_wait: Duration | None
     retry: Retry | None
+    reset_on_change: bool
     cleanup: Cleanup | None
     history: int
     version: int
@@ -164,6 +165,7 @@ def define(
     debounce: Duration = 1.0,
     max_wait: Duration | None = None,
     retry: Retry | None = None,
+    reset_on_change: bool = True,
     cleanup: Cleanup | None = None,
     history: int = 5,
     version: int = 1,
@@ -171,7 +173,6 @@ def define(
     reconcile_on_change: bool = True,
 ) -> Definition:
     """Check the options of a task; raise `ValueError` with the option, the value and the rule."""
-    policy = _check_retry(Exponential() if retry is None else retry)
     declaration = _declare(
         name=name,
         database=database,
@@ -181,13 +182,17 @@ def define(
         codec=codec,
         debounce=debounce,
         max_wait=max_wait,
-        reset_on_change=policy.reset_on_change,
+        reset_on_change=reset_on_change,
         cleanup=_check_cleanup(Cleanup() if cleanup is None else cleanup),
         version=version,
         on_version_change=on_version_change,
         reconcile_on_change=reconcile_on_change,
     )
-    return Definition(declaration, policy, check_whole_number("history", history, least=0))
+    return Definition(
+        declaration,
+        _check_retry(Exponential() if retry is None else retry),
+        check_whole_number("history", history, least=0),
+    )
 
 
 def _declare(
