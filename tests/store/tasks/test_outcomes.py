@@ -224,7 +224,9 @@ class TestLostClaim:
         record = await a_claim(bench)
         taken = await bench.edit(**TAKEN[how])
         assert await bench.settle(record, CLEAN[kind][0], END) == "lost"
-        assert await bench.outcomes().renew([record], END) == {(record.id, record.claim_token)}
+        assert await bench.outcomes().renew([record], END) == {
+            (record.id, record.claim_token): "lost"
+        }
         assert await bench.record() == taken
 
     async def test_is_told_apart_within_a_batch(self, bench: TaskBench) -> None:
@@ -255,7 +257,7 @@ class TestLostClaim:
 
     async def test_of_nothing_is_nothing(self, bench: TaskBench) -> None:
         assert await bench.outcomes().settle([], END) == []
-        assert await bench.outcomes().renew([], END) == set()
+        assert await bench.outcomes().renew([], END) == {}
 
 
 class TestRenewal:
@@ -263,21 +265,23 @@ class TestRenewal:
         records = [await a_claim(bench, n) for n in range(3)]
         await soil(bench, 1)
         before = [await bench.record(n) for n in range(3)]
-        assert await bench.outcomes().renew(records, END) == set()
+        assert await bench.outcomes().renew(records, END) == {}
         locked = {"nextRunAt": END + VISIBILITY}
         assert [await bench.record(n) for n in range(3)] == [one | locked for one in before]
 
     async def test_also_revives_a_lock_that_nobody_took_over(self, bench: TaskBench) -> None:
         record = await a_claim(bench)
         late = START + 2 * VISIBILITY
-        assert await bench.outcomes().renew([record], late) == set()
+        assert await bench.outcomes().renew([record], late) == {}
         assert await bench.queue("other").claim_first("invoice", ObjectId(), late) is None
 
     async def test_leaves_what_is_settled(self, bench: TaskBench) -> None:
         record = await a_claim(bench)
         await bench.settle(record, SUCCEEDED, END)
         stored = await bench.record()
-        assert await bench.outcomes().renew([record], after(9)) == {(record.id, record.claim_token)}
+        assert await bench.outcomes().renew([record], after(9)) == {
+            (record.id, record.claim_token): "lost"
+        }
         assert await bench.record() == stored
 
     async def test_tells_two_runs_of_one_record_apart(self, bench: TaskBench) -> None:
@@ -285,7 +289,7 @@ class TestRenewal:
         running = await bench.claim(now=START + VISIBILITY)
         assert running.id == stalled.id
         lost = await bench.outcomes().renew([stalled, running], START + VISIBILITY)
-        assert lost == {(stalled.id, stalled.claim_token)}
+        assert lost == {(stalled.id, stalled.claim_token): "lost"}
 
 
 class TestCompletionInATransaction:

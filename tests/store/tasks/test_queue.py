@@ -323,7 +323,7 @@ class TestTakeover:
         taken = await bench.record()
         assert await bench.settle(stalled, SUCCEEDED, awake) == "lost"
         lost = await bench.outcomes().renew([stalled], awake)
-        assert lost == {(stalled.id, stalled.claim_token)}
+        assert lost == {(stalled.id, stalled.claim_token): "lost"}
         assert await bench.record() == taken
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from monque_core.display import brief_repr
 from monque_core.errors import MonqueError
-from monque_core.jobs.rules import check_name, check_whole_number
+from monque_core.jobs.rules import check_name
+from monque_core.store.paging import PageRequest
 from monque_core.tasks.selector import TaskSelector, check_storable_id
 
 if TYPE_CHECKING:
     from monque_core.options import Options
+    from monque_core.store.paging import Direction
     from monque_core.store.store import Store
     from monque_core.tasks.selector import TaskStatuses
     from monque_core.tasks.views import ReactiveStats, TaskPage
@@ -37,7 +38,7 @@ class ReactiveAdmin(ABC):
         error: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
-        direction: Literal["forward", "backward"] = "forward",
+        direction: Direction = "forward",
     ) -> TaskPage:
         """Read a page of records, the newest first, of all tasks that were ever declared.
 
@@ -45,11 +46,9 @@ class ReactiveAdmin(ABC):
         cursor of a page for the one after or before it.
         """
         selector = self._selector(name, collection, status, source_id, error)
-        check_whole_number(limit, field="limit", least=1)
-        if direction not in ("forward", "backward"):
-            raise ValueError(f"direction={brief_repr(direction)} must be 'forward' or 'backward'")
+        request = PageRequest.parse(selector.identity, limit, cursor, direction)
         await self.initialize()
-        return await self._store.tasks.listing.page(selector, limit, cursor, direction)
+        return await self._store.tasks.listing.page(selector, request)
 
     async def count_reactive_tasks(
         self,

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from monque_core.scheduler.source import Claim
     from monque_core.scheduler.wakeups import Wakeups
     from monque_core.scheduler.workers import Work, Worker, Workers
-    from monque_core.store.outcomes import Loss
+    from monque_core.store.claim_outcomes import Loss
     from monque_core.store.quarantine import Rejected
     from monque_core.store.tasks.source_collections import SourceCollections
     from monque_core.store.tasks.store import Records
@@ -133,16 +133,16 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
         return True
 
     async def renew(self, runs: Sequence[Run[TaskRecord]], now: datetime) -> Mapping[Claim, Loss]:
-        """Keep claims alive, and return those that are no longer ours, and why.
+        """Renew claims, and return those that were lost, and why.
 
-        One that is being completed in a transaction is left alone: a renewal would wait for the
-        transaction, or abort it. Once that is over, it may be complete and nobody else's; what is
-        stored when the run ends tells.
+        A run that is completing in a transaction is left alone: a renewal would wait for the
+        transaction, or abort it. After the transaction, the record may be completed and without a
+        claim; what is stored when the run ends decides.
         """
         renewable = [run.work for run in runs if not _is_in_transaction(run)]
-        lost = await self._records.outcomes.renew(renewable, now) if renewable else set()
-        lost -= {(run.work.id, run.work.claim_token) for run in runs if _may_be_over(run)}
-        return dict.fromkeys(lost, "lost")
+        lost = await self._records.outcomes.renew(renewable, now)
+        may_be_over = {(run.work.id, run.work.claim_token) for run in runs if _may_be_over(run)}
+        return {claim: loss for claim, loss in lost.items() if claim not in may_be_over}
 
     def report_write_error(self, work: TaskRecord, error: Exception) -> None:
         """Say that MongoDB refuses an outcome, which is kept and tried again."""

@@ -145,8 +145,16 @@ def claim(
 
 
 def renew(records: Sequence[TaskRecord], claimant: RecordOwner, now: datetime) -> Transition:
-    """Keep claims alive: the lock expires later."""
-    return Transition(held(records, claimant), {"$set": {"nextRunAt": now + claimant.visibility}})
+    """Renew claims: the lock expires later."""
+    return Transition(
+        {
+            "_id": {"$in": [record.id for record in records]},
+            "status": _RUNNING,
+            "claimedBy": claimant.instance_id,
+            "claimToken": {"$in": list({record.claim_token for record in records})},
+        },
+        {"$set": {"nextRunAt": now + claimant.visibility}},
+    )
 
 
 def expire(instance_id: str, tasks: Sequence[str], now: datetime) -> Transition:
@@ -160,16 +168,6 @@ def expire(instance_id: str, tasks: Sequence[str], now: datetime) -> Transition:
         },
         {"$set": {"nextRunAt": now}},
     )
-
-
-def held(records: Sequence[TaskRecord], claimant: RecordOwner) -> Document:
-    """Match those of the records that still belong to their claims."""
-    return {
-        "_id": {"$in": [record.id for record in records]},
-        "status": _RUNNING,
-        "claimedBy": claimant.instance_id,
-        "claimToken": {"$in": list({record.claim_token for record in records})},
-    }
 
 
 def settle(
