@@ -281,7 +281,7 @@ def test_durations_and_choices_are_the_same_after_storage_in_milliseconds(
 @pytest.mark.parametrize(
     ("field", "value", "problem"),
     [
-        ("filter_text", "{", "is no canonical extended JSON"),
+        ("filter_text", "{", "is not canonical extended JSON"),
         ("filter_text", '"paid"', "option filter="),
         ("filter_text", '{"$where": "x"}', "option filter="),
         ("watch_text", "5", "option watch="),

@@ -143,7 +143,7 @@ def test_a_filter_that_contains_itself_is_refused() -> None:
 def test_what_the_planner_cannot_evaluate_is_refused_with_advice(
     filter: Any, path: str, advice: str
 ) -> None:
-    expected = f"not allowed: {path} cannot be planned with, since {path.rpartition('.')[2]} "
+    expected = f"not allowed: {path} "
     with pytest.raises(ValueError, match=f"{re.escape(expected)}.*{re.escape(advice)}"):
         check_filter(filter, CODEC)
 

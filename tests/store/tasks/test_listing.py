@@ -58,14 +58,14 @@ class Shop:
     def __init__(self, db: Db, handle: Driver) -> None:
         self.db = db
         meta = handle.collection("monque_jobs_meta")
-        self.progress = PlannerState(meta)
+        self.planner_state = PlannerState(meta)
         self.leases = Leases(meta)
-        self.listing = TaskListing(handle, self.progress)
-        self.statistics = TaskStatistics(handle, self.progress, self.leases)
+        self.listing = TaskListing(handle, self.planner_state)
+        self.statistics = TaskStatistics(handle, self.planner_state, self.leases)
 
     async def declare(self, name: str, collection: str = "orders", **options: Any) -> None:
         database = options.pop("database", self.db.name)
-        await self.progress.declare(a_declaration(database, collection, name, **options), NOW)
+        await self.planner_state.declare(a_declaration(database, collection, name, **options), NOW)
 
     async def put(
         self, name: str = "invoice", collection: str = "orders", **fields: Any
@@ -253,7 +253,7 @@ class TestChoosing:
         assert await self.chosen(shop, error=part) == 1
 
     async def test_knows_tasks_that_no_instance_has_any_more(self, shop: Shop) -> None:
-        await shop.progress.declare(
+        await shop.planner_state.declare(
             a_declaration(shop.db.name, "bills", "old"), NOW - timedelta(days=9)
         )
         await shop.put("old", "bills")
@@ -263,8 +263,8 @@ class TestChoosing:
         ("option", "value", "words"),
         [
             ("status", "fail", "did you mean 'failed'"),
-            ("status", [], "one or some of 'pending'"),
-            ("status", 5, "one or some of 'pending'"),
+            ("status", [], "one or more of 'pending'"),
+            ("status", 5, "one or more of 'pending'"),
             ("error", "", "a text that is not empty"),
             ("collection", 5, "a text that is not empty"),
             ("name", "two words", "holds whitespace"),
@@ -355,11 +355,13 @@ class TestFigures:
         assert lags == {"invoice": timedelta(seconds=30), "remind": timedelta(0), "quote": None}
 
     async def test_tell_of_the_planning(self, shop: Shop, db: Db) -> None:
-        (invoice, *_) = await shop.progress.declarations(NOW)
+        (invoice, *_) = await shop.planner_state.declarations(NOW)
         assert invoice.reconciliation is not None
-        await shop.progress.mark_reconciled("invoice", invoice.reconciliation.ticket, NOW, 1)
-        await shop.progress.set_error("invoice", "bad filter", 1)
-        await shop.progress.park(ParkedDocument("invoice", db.name, "orders", None, "null", NOW), 1)
+        await shop.planner_state.mark_reconciled("invoice", invoice.reconciliation.ticket, NOW, 1)
+        await shop.planner_state.set_error("invoice", "bad filter", 1)
+        await shop.planner_state.park(
+            ParkedDocument("invoice", db.name, "orders", None, "null", NOW), 1
+        )
         (stats, *_) = (await shop.statistics.read(NOW)).tasks
         assert (stats.reconciled_at, stats.reconciling) == (NOW, False)
         assert (stats.parked, stats.error) == (1, "bad filter")
@@ -374,9 +376,9 @@ class TestFigures:
     async def test_tell_how_far_behind_the_slowest_stream_is(self, shop: Shop, db: Db) -> None:
         assert (await shop.statistics.read(NOW)).stream_lag is None
         await shop.declare("far", "orders", database="far-away")
-        await shop.progress.save_token(db.name, {"resume": {}}, after(-5), 1)
-        await shop.progress.save_token("far-away", {"resume": {}}, after(-60), 1)
-        await shop.progress.save_token("forgotten", {"resume": {}}, after(-9000), 1)
+        await shop.planner_state.save_token(db.name, {"resume": {}}, after(-5), 1)
+        await shop.planner_state.save_token("far-away", {"resume": {}}, after(-60), 1)
+        await shop.planner_state.save_token("forgotten", {"resume": {}}, after(-9000), 1)
         assert (await shop.statistics.read(NOW)).stream_lag == timedelta(seconds=60)
 
     async def test_are_none_where_nothing_is_declared(self, db: Db) -> None:

@@ -167,7 +167,7 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, Registration, Isola
     async def run_until_idle(self, timeout: Duration | None = None) -> None:  # noqa: ASYNC109  # part of the contract
         """Return when nothing that has a worker here is due or running.
 
-        Retries and jobs in the future stay. JobStreams that reactive tasks are for are planned
+        Retries and jobs in the future stay. Changes that reactive tasks watch are planned
         before, if this instance leads. Starts the instance for as long as that takes if it
         is not running. Raises `TimeoutError` after so many seconds.
         """

@@ -1,4 +1,4 @@
-"""A reactive task as it was declared: what the leader plans it by, and what its runs follow."""
+"""The options of a reactive task, checked: what the leader plans by, and what its runs need."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _UNWATCHABLE: Final = ("admin", "config", "local")
 
 @dataclass(frozen=True, kw_only=True)
 class Declaration:
-    """What the leader needs to plan a task, be it one of another process."""
+    """What the leader needs to plan a task, which may be one of another process."""
 
     name: str
     database: str
@@ -76,7 +76,7 @@ class Declaration:
         on_version_change: VersionChange,
         reconcile_on_change: bool,
     ) -> Declaration:
-        """Build one from what was stored of it, with the same checks as when it was declared."""
+        """Return a stored declaration, with the same checks as when it was declared."""
         return _declare(
             name=name,
             database=database,
@@ -95,17 +95,17 @@ class Declaration:
 
     @cached_property
     def filter_text(self) -> str:
-        """Give the filter as extended JSON, to be stored."""
+        """Return the filter as extended JSON, as it is stored."""
         return to_text(self.filter)
 
     @cached_property
     def watch_text(self) -> str:
-        """Give the projection of what is watched as extended JSON, to be stored."""
+        """Return the projection of the watched fields as extended JSON, as it is stored."""
         return to_text(self.watch.projection())
 
     @cached_property
     def fingerprint(self) -> str:
-        """Give a digest that differs when filter or watch do."""
+        """Return a digest that changes with the filter or the watch."""
         content = {"filter": self.filter, "watch": self.watch.projection()}
         return hashlib.sha256(to_bytes(content)).hexdigest()
 
@@ -117,11 +117,11 @@ class Definition:
     declaration: Declaration
     retry: Retry
     history: int
-    """How many of its last runs stay on a record."""
+    """How many of its last runs a record keeps."""
 
     @property
     def name(self) -> str:
-        """Give the name of the task."""
+        """Return the name of the task."""
         return self.declaration.name
 
 
@@ -143,7 +143,7 @@ class TaskOptions(TypedDict, total=False):
 
 
 def check_options(given: Mapping[str, object]) -> None:
-    """Refuse options that `Monque.reactive` does not have, and a task without a name."""
+    """Raise `TypeError` for unknown options of `Monque.reactive`, or if there is no name."""
     for option in given:
         if option not in TaskOptions.__annotations__:
             known = [*TaskOptions.__annotations__, "concurrency", "timeout"]
@@ -172,7 +172,7 @@ def define(
     on_version_change: VersionChange = "nothing",
     reconcile_on_change: bool = True,
 ) -> Definition:
-    """Check the options of a task; raise `ValueError` with the option, the value and the rule."""
+    """Return a checked task; raise `ValueError` with the option, the value and the rule."""
     declaration = _declare(
         name=name,
         database=database,
@@ -236,9 +236,7 @@ def _check_database(database: object) -> str:
     if not 0 < len(database.encode("utf-8", "replace")) <= 63:
         raise refusal("database", database, allowed)
     if database in _UNWATCHABLE:
-        owned = (
-            "one of yours: the changes of MongoDB's own (admin, config, local) cannot be watched"
-        )
+        owned = "one of your own: changes in admin, config and local cannot be watched"
         raise refusal("database", database, owned)
     return database
 

@@ -43,9 +43,9 @@ class Chosen:
 class TaskListing:
     """The records of every task that was ever declared."""
 
-    def __init__(self, handle: Driver, progress: PlannerState) -> None:
-        self._driver = handle
-        self._progress = progress
+    def __init__(self, driver: Driver, planner_state: PlannerState) -> None:
+        self._driver = driver
+        self._planner_state = planner_state
 
     async def page(self, selector: TaskSelector, request: PageRequest) -> TaskPage:
         """Return a page of the chosen records, the newest first."""
@@ -70,7 +70,7 @@ class TaskListing:
     async def _chosen(self, selector: TaskSelector) -> list[Chosen]:
         """Return the collections that may contain chosen records."""
         names: dict[tuple[str, str], list[str]] = {}
-        for task in await self._progress.all_declarations():
+        for task in await self._planner_state.all_declarations():
             one = task.declaration
             is_meant = (
                 selector.name in (None, one.name)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from monque_core.store.driver import Document, Driver
     from monque_core.store.leases import Leases
-    from monque_core.store.tasks.planner_state import DeclaredTask, PlannerState
+    from monque_core.store.tasks.declarations import DeclaredTask
+    from monque_core.store.tasks.planner_state import PlannerState
 
 _NO_TIME = timedelta(0)
 
@@ -26,15 +27,15 @@ _NO_TIME = timedelta(0)
 class TaskStatistics:
     """Counts and lags of the reactive tasks."""
 
-    def __init__(self, handle: Driver, progress: PlannerState, leases: Leases) -> None:
-        self._driver = handle
-        self._progress = progress
+    def __init__(self, driver: Driver, planner_state: PlannerState, leases: Leases) -> None:
+        self._driver = driver
+        self._planner_state = planner_state
         self._leases = leases
 
     async def read(self, now: datetime) -> ReactiveStats:
         """Return the statistics of every declared task, by one aggregation per collection."""
-        declared = await self._progress.all_declarations()
-        parked = await self._progress.count_parked()
+        declared = await self._planner_state.all_declarations()
+        parked = await self._planner_state.count_parked()
         by_place: defaultdict[tuple[str, str], list[DeclaredTask]] = defaultdict(list)
         for task in declared:
             by_place[task.declaration.database, task.declaration.collection].append(task)
@@ -45,11 +46,11 @@ class TaskStatistics:
         ]
         lease = await self._leases.read(LEADER)
         followed = {task.declaration.database for task in declared if not task.is_forgotten(now)}
-        places = [place for place in await self._progress.streams() if place.database in followed]
+        streams = [one for one in await self._planner_state.streams() if one.database in followed]
         return ReactiveStats(
             tasks=sorted(stats, key=lambda one: one.name),
             leader=None if lease is None or lease.is_expired else lease.holder,
-            stream_lag=max((_lag(place.up_to, now) for place in places), default=None),
+            stream_lag=max((_lag(stream.up_to, now) for stream in streams), default=None),
         )
 
     async def _count(
