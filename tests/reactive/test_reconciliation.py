@@ -115,7 +115,7 @@ async def test_it_can_be_asked_for_by_name(monque: Monque, db: Db, orders: Order
 async def test_only_a_known_task_can_be_examined(
     monque: Monque, name: str, error: type[Exception]
 ) -> None:
-    with pytest.raises(error, match=r"name|no reactive task 'unknown'"):
+    with pytest.raises(error, match=r"name|unknown reactive task 'unknown'"):
         await monque.reconcile(name)
 
 

@@ -1,4 +1,4 @@
-"""When a failed run is tried again, and when it is given up."""
+"""When a failed run is retried, and when no run is left."""
 
 from __future__ import annotations
 

@@ -38,9 +38,9 @@ class TaskEventPublisher:
         """Publish that a failure was written."""
         made = events.TaskFailed(task, error, will_retry)
         if not self._publisher.tell(events.TASK_FAIL, lambda: made):
-            fate = "and will be retried" if will_retry else "for good"
+            fate = "will be retried" if will_retry else "is given up"
             subject = f"reactive task {task.name} of {task.source_id!r}"
-            log(logging.WARNING, f"{subject} failed {fate}: {task.last_error}", error)
+            log(logging.WARNING, f"{subject} failed and {fate}: {task.last_error}", error)
 
     def errored(self, error: BaseException, task: TaskRecord | None = None) -> None:
         """Publish an unexpected error; an outage of MongoDB is published like everywhere."""
