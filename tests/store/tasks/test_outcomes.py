@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from bson import ObjectId
-from pymongo.errors import OperationFailure
+from pymongo.errors import OperationFailure, WriteError
 
 from monque_core.jobs.retry import Fixed
 from monque_core.store.tasks.outcomes import TaskSettlement
@@ -290,6 +290,16 @@ class TestRenewal:
         assert running.id == stalled.id
         lost = await bench.outcomes().renew([stalled, running], START + VISIBILITY)
         assert lost == {(stalled.id, stalled.claim_token): "lost"}
+
+    async def test_of_one_that_is_rejected_costs_no_other(self, own_bench: TaskBench) -> None:
+        records = [await a_claim(own_bench, n) for n in range(3)]
+        name = own_bench.records.name
+        strict = {"sourceDocId": {"$ne": 0}}
+        await own_bench.records.database.command("collMod", name, validator=strict)
+        with pytest.raises(WriteError):
+            await own_bench.outcomes().renew(records, after(9))
+        locks = [(await own_bench.record(n))["nextRunAt"] for n in range(3)]
+        assert locks[0] < locks[1] == locks[2] == after(9) + VISIBILITY
 
 
 class TestCompletionInATransaction:
