@@ -17,12 +17,18 @@ from typer.testing import CliRunner
 import monque_core
 import monque_di
 from monque_core import (
+    Cron,
+    Exponential,
+    Fixed,
     Job,
     JobStatus,
+    Linear,
     Monque,
     MonqueOptions,
     ReactiveOptions,
     ReactiveTask,
+    Retry,
+    Series,
     SyncMonque,
     SyncReactiveTask,
     errors,
@@ -156,9 +162,10 @@ def test_every_public_name_of_reactive_tasks_is_used_in_a_program(name: str) -> 
 _SEEN = [
     kind for name in reactive.__all__ if dataclasses.is_dataclass(kind := getattr(reactive, name))
 ]
+_RETRIES = [Retry, Exponential, Linear, Fixed, Series, Cron]
 
 
-@pytest.mark.parametrize("kind", _SEEN)
+@pytest.mark.parametrize("kind", [*_SEEN, *_RETRIES])
 def test_the_reference_tells_every_attribute_of_what_reactive_tasks_show(kind: type) -> None:
     text = _section("docs/reference/api.md", _REACTIVE_NAMES)
     text += _section("docs/reactive.md", "Failure and retry")

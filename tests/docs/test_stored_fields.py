@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from monque_core import Monque, ReactiveTask
-from monque_core.reactive import Fixed
+from monque_core import Fixed, Monque, ReactiveTask
 from tests.support.pages import page_text
 from tests.support.waiting import eventually
 

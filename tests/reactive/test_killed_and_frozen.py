@@ -6,8 +6,7 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from monque_core import Monque, ReactiveOptions
-from monque_core.reactive import Fixed
+from monque_core import Fixed, Monque, ReactiveOptions
 from tests.support.happenings import Happenings
 from tests.support.reactions import note_runs, record_of, settle, statuses
 from tests.support.reactive_process import ReactiveProcess

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from bson import Code, Regex
 
-from monque_core import InvalidCursorError, Monque, ReactiveTask
+from monque_core import Fixed, InvalidCursorError, Monque, ReactiveTask
 from monque_core.jobs.outcome import LONGEST_REASON
-from monque_core.reactive import Fixed
 from tests.support.reactions import note_runs, record_of, settle, statuses
 from tests.support.tally import Tally
 

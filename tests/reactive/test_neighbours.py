@@ -158,7 +158,7 @@ async def test_who_waits_for_planning_survives_a_fault_in_it(
     ran = note_runs(monque)
     async with monque:
         await settle(monque)
-        progress = monque._store.tasks.progress
+        progress = monque._store.tasks.planner_state
         read, faults = progress.declarations, [MonqueConnectionError("as told")]
 
         async def read_badly_once(now: Any) -> Any:

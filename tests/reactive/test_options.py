@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from monque_core.reactive import Cleanup, Cron, Exponential, Fixed, Linear, Series
+from monque_core import Cron, Exponential, Fixed, Linear, Series
+from monque_core.reactive import Cleanup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         ({"debounce": "soon"}, "debounce"),
         ({"debounce": 2, "max_wait": 1}, "max_wait"),
         ({"retry": 5}, "retry"),
+        ({"reset_on_change": 1}, "reset_on_change"),
         ({"cleanup": "never"}, "cleanup"),
         ({"history": -1}, "history"),
         ({"history": True}, "history"),

@@ -108,14 +108,14 @@ async def test_it_can_be_asked_for_by_name(monque: Monque, db: Db, orders: Order
         await settle(monque)
         (_, done) = await happenings.reach("reconcile:complete", 2)
     assert sorted(ran) == [(1, {}), (2, {}), (2, {})]
-    assert (done.reason, done.documents) == ("it was asked for", 2)
+    assert (done.reason, done.documents) == ("it was requested", 2)
 
 
 @pytest.mark.parametrize(("name", "error"), [("unknown", MonqueError), ("", ValueError)])
 async def test_only_a_known_task_can_be_examined(
     monque: Monque, name: str, error: type[Exception]
 ) -> None:
-    with pytest.raises(error, match=r"name|no reactive task 'unknown'"):
+    with pytest.raises(error, match=r"name|unknown reactive task 'unknown'"):
         await monque.reconcile(name)
 
 

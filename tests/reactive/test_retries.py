@@ -1,4 +1,4 @@
-"""When a failed run is tried again, and when it is given up."""
+"""When a failed run is retried, and when no run is left."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from monque_core.reactive import Cron, Exponential, Fixed, Linear, Retry, Series
+from monque_core import Cron, Exponential, Fixed, Linear, Retry, Series
 from tests.support.happenings import Happenings
 from tests.support.reactions import record_of, settle
 from tests.support.tally import Tally
@@ -146,7 +146,7 @@ async def test_a_change_starts_the_attempts_anew(
 async def test_without_reset_a_change_neither_hastens_nor_renews_the_attempts(
     monque: Monque, orders: Orders, clock: MovableClock
 ) -> None:
-    attempts = fail_always(monque, retry=Fixed(60, max_attempts=2, reset_on_change=False))
+    attempts = fail_always(monque, retry=Fixed(60, max_attempts=2), reset_on_change=False)
     async with monque:
         await orders.insert_one({"_id": 1, "total": 1})
         await settle(monque)

@@ -13,6 +13,7 @@ from pymongo import AsyncMongoClient
 from monque_core import JobSelector
 from monque_core.jobs.cursor import Cursor, Place
 from monque_core.store.listing import Order
+from monque_core.store.paging import PageRequest
 from monque_core.store.selection import selected
 from tests.support.plans import Plans, assert_sorted_by_the_index, assert_tight, crowded
 from tests.support.samples import NOW
@@ -21,6 +22,7 @@ from tests.support.stores import open_store
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
+    from monque_core.store.paging import Direction
     from monque_core.store.store import Store
     from tests.support.commands import CommandLog
     from tests.support.plans import Crowd
@@ -131,6 +133,10 @@ class TestNewestJobs:
         assert_tight(plans, count=1)
 
 
+def a_page(cursor: str | None, direction: Direction = "forward") -> PageRequest:
+    return PageRequest.parse("", 50, cursor, direction)
+
+
 class TestPages:
     @every_narrow
     @both_ways
@@ -139,11 +145,11 @@ class TestPages:
     ) -> None:
         condition = selected(chosen, NOW)
         listing = store.listing
-        first = await listing.page_after(condition, order, None, 50)
-        second = await listing.page_after(condition, order, first.cursor, 50)
-        third = await listing.page_after(condition, order, second.cursor, 50)
+        first = await listing.page(condition, order, a_page(None))
+        second = await listing.page(condition, order, a_page(first.cursor))
+        third = await listing.page(condition, order, a_page(second.cursor))
         assert third.cursor is not None
-        again = await listing.page_before(condition, order, third.cursor, 50)
+        again = await listing.page(condition, order, a_page(third.cursor, "backward"))
         assert [job.id for job in again.jobs] == [job.id for job in second.jobs]
         assert_tight(plans, seeks=2, count=8)
         assert_sorted_by_the_index(plans.made)
@@ -153,9 +159,9 @@ class TestPages:
         (job,) = await store.listing.find({}, order, 1, 20_000)
         plans.made.clear()
         place = Place(job.id, job.id)
-        after = await store.listing.page_after({}, order, Cursor(place, place), 50)
+        after = await store.listing.page({}, order, a_page(Cursor(place, place).encode("")))
         assert after.cursor is not None
-        await store.listing.page_before({}, order, after.cursor, 50)
+        await store.listing.page({}, order, a_page(after.cursor, "backward"))
         assert_tight(plans, seeks=1, count=4)
         assert_sorted_by_the_index(plans.made)
 

@@ -23,6 +23,7 @@ from pymongo import AsyncMongoClient, WriteConcern
 from monque_core import InvalidJobError, JobStatus
 from monque_core.store.documents import to_document
 from monque_core.store.listing import Order, SortName
+from monque_core.store.paging import PageRequest
 from tests.support.samples import NOW, a_job, a_schedule
 from tests.support.stored import jobs_in
 from tests.support.stores import open_store, put
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
 
     from monque_core.jobs.job import AnyJob
-    from monque_core.store.listing import JobListing, Page
+    from monque_core.jobs.views import JobPage
+    from monque_core.store.listing import JobListing
     from monque_core.store.store import Store
 
     Db = AsyncDatabase[dict[str, Any]]
@@ -68,27 +70,39 @@ def in_order(jobs: list[AnyJob], order: Order) -> list[ObjectId]:
     return [job.id for job in sorted(jobs, key=rank, reverse=order.descending)]
 
 
-def ids(page: Page) -> list[ObjectId]:
+async def page_after(
+    listing: JobListing, chosen: dict[str, Any], order: Order, cursor: str | None, limit: int
+) -> JobPage:
+    return await listing.page(chosen, order, PageRequest.parse("", limit, cursor, "forward"))
+
+
+async def page_before(
+    listing: JobListing, chosen: dict[str, Any], order: Order, cursor: str, limit: int
+) -> JobPage:
+    return await listing.page(chosen, order, PageRequest.parse("", limit, cursor, "backward"))
+
+
+def ids(page: JobPage) -> list[ObjectId]:
     return [job.id for job in page.jobs]
 
 
-async def forward(listing: JobListing, order: Order, limit: int) -> list[Page]:
+async def forward(listing: JobListing, order: Order, limit: int) -> list[JobPage]:
     """Give all pages, and demand that each knows what is around it."""
-    pages = [await listing.page_after({}, order, None, limit)]
+    pages = [await page_after(listing, {}, order, None, limit)]
     while pages[-1].has_next:
         assert len(pages) < 1000
-        pages.append(await listing.page_after({}, order, pages[-1].cursor, limit))
+        pages.append(await page_after(listing, {}, order, pages[-1].cursor, limit))
     assert [page.has_previous for page in pages] == [False] + [True] * (len(pages) - 1)
     return pages
 
 
-async def backward(listing: JobListing, order: Order, page: Page, limit: int) -> list[Page]:
+async def backward(listing: JobListing, order: Order, page: JobPage, limit: int) -> list[JobPage]:
     """Give the pages before this one, the nearest first."""
     pages = [page]
     while pages[-1].has_previous:
         assert len(pages) < 1000
         assert pages[-1].cursor is not None
-        pages.append(await listing.page_before({}, order, pages[-1].cursor, limit))
+        pages.append(await page_before(listing, {}, order, pages[-1].cursor, limit))
     assert all(page.has_next for page in pages[1:])
     return pages[1:]
 
@@ -138,7 +152,7 @@ class TestFind:
         await put(db, *some_jobs(3))
         largest = 2**31 - 1
         assert len(await store.listing.find({}, NEWEST_FIRST, largest, 0)) == 3
-        page = await store.listing.page_after({}, NEWEST_FIRST, None, largest)
+        page = await page_after(store.listing, {}, NEWEST_FIRST, None, largest)
         assert (len(page.jobs), page.has_next) == (3, False)
 
 
@@ -164,15 +178,15 @@ class TestPages:
         pages = await forward(store.listing, order, 6)
         at = 1
         for step in [1, -1, -1, 1, 1, 1, -1, -1, -1]:
-            turn = store.listing.page_after if step > 0 else store.listing.page_before
+            turn = page_after if step > 0 else page_before
             cursor = pages[at].cursor
             assert cursor is not None
             at += step
-            assert await turn({}, order, cursor, 6) == pages[at]
+            assert await turn(store.listing, {}, order, cursor, 6) == pages[at]
 
     @every_order
     async def test_of_nothing(self, store: Store, order: Order) -> None:
-        page = await store.listing.page_after({}, order, None, 5)
+        page = await page_after(store.listing, {}, order, None, 5)
         assert (page.jobs, page.cursor) == ([], None)
         assert not page.has_next
         assert not page.has_previous
@@ -184,9 +198,9 @@ class TestPages:
             job.status = JobStatus.ALL[job.data % 5]
         await put(db, *jobs)
         chosen = {"name": "send-email", "status": "failed"}
-        page = await store.listing.page_after(chosen, order, None, 3)
+        page = await page_after(store.listing, chosen, order, None, 3)
         assert page.has_next
-        rest = await store.listing.page_after(chosen, order, page.cursor, 3)
+        rest = await page_after(store.listing, chosen, order, page.cursor, 3)
         assert not rest.has_next
         assert ids(page) + ids(rest) == in_order([job for job in jobs if job.data % 5 == 3], order)
 
@@ -256,10 +270,10 @@ class TestAnEmptyPage:
         jobs = some_jobs(5)
         await put(db, *jobs)
         _, last = await forward(store.listing, order, 3)
-        beyond = await store.listing.page_after({}, order, last.cursor, 3)
+        beyond = await page_after(store.listing, {}, order, last.cursor, 3)
         assert (beyond.jobs, beyond.has_next, beyond.has_previous) == ([], False, True)
         assert beyond.cursor is not None
-        back = await store.listing.page_before({}, order, beyond.cursor, 3)
+        back = await page_before(store.listing, {}, order, beyond.cursor, 3)
         assert ids(back) == in_order(jobs, order)[2:]
         assert (back.has_next, back.has_previous) == (False, True)
 
@@ -271,10 +285,10 @@ class TestAnEmptyPage:
         await put(db, *jobs)
         first, _ = await forward(store.listing, order, 3)
         assert first.cursor is not None
-        before = await store.listing.page_before({}, order, first.cursor, 3)
+        before = await page_before(store.listing, {}, order, first.cursor, 3)
         assert (before.jobs, before.has_next, before.has_previous) == ([], True, False)
         assert before.cursor is not None
-        on = await store.listing.page_after({}, order, before.cursor, 3)
+        on = await page_after(store.listing, {}, order, before.cursor, 3)
         assert ids(on) == ids(first)
 
     @every_order
@@ -282,11 +296,11 @@ class TestAnEmptyPage:
         self, db: Db, store: Store, order: Order
     ) -> None:
         await put(db, *some_jobs(5))
-        first = await store.listing.page_after({}, order, None, 2)
+        first = await page_after(store.listing, {}, order, None, 2)
         assert first.cursor is not None
         await jobs_in(db).delete_many({})
-        after = await store.listing.page_after({}, order, first.cursor, 2)
-        before = await store.listing.page_before({}, order, first.cursor, 2)
+        after = await page_after(store.listing, {}, order, first.cursor, 2)
+        before = await page_before(store.listing, {}, order, first.cursor, 2)
         for page in (after, before):
             assert (page.jobs, page.has_next, page.has_previous) == ([], False, False)
 
@@ -300,16 +314,16 @@ class TestAnEmptyPage:
             jobs = some_jobs(3)
             await put(db, *jobs)
             wanted = in_order(jobs, order)
-            page = await store.listing.page_after({}, order, None, 3)
+            page = await page_after(store.listing, {}, order, None, 3)
             assert page.cursor is not None
             await jobs_in(db).delete_many({"_id": {"$in": [wanted[n] for n in gone]}})
             for empty in (
-                await store.listing.page_after({}, order, page.cursor, 3),
-                await store.listing.page_before({}, order, page.cursor, 3),
+                await page_after(store.listing, {}, order, page.cursor, 3),
+                await page_before(store.listing, {}, order, page.cursor, 3),
             ):
                 assert empty.cursor is not None
-                after = await store.listing.page_after({}, order, empty.cursor, 3)
-                before = await store.listing.page_before({}, order, empty.cursor, 3)
+                after = await page_after(store.listing, {}, order, empty.cursor, 3)
+                before = await page_before(store.listing, {}, order, empty.cursor, 3)
                 assert (empty.has_next, empty.has_previous) == (bool(after.jobs), bool(before.jobs))
 
 
@@ -357,7 +371,7 @@ class Reading(RuleBasedStateMachine):
         self.order, self.limit = order, limit
         self.chosen = {"status": "pending"} if by_status else {}
         self.jobs: dict[ObjectId, AnyJob] = {}
-        self.page: Page | None = None
+        self.page: JobPage | None = None
         self.first: Any = None
         self.last: Any = None
         self.insert([0, 1, 1, 2, 3, 3, 3, 4])
@@ -393,17 +407,17 @@ class Reading(RuleBasedStateMachine):
         listing, places = self.rig.listing, self._places()
         if self.page is None:
             expected = places[: self.limit]
-            page = self.rig.run(listing.page_after(self.chosen, self.order, None, self.limit))
+            page = self.rig.run(page_after(listing, self.chosen, self.order, None, self.limit))
         elif step > 0:
             expected = [place for place in places if self._is_beyond(place, self.last)]
             expected = expected[: self.limit]
-            work = listing.page_after(self.chosen, self.order, self.page.cursor, self.limit)
+            work = page_after(listing, self.chosen, self.order, self.page.cursor, self.limit)
             page = self.rig.run(work)
         else:
             assert self.page.cursor is not None
             expected = [place for place in places if self._is_beyond(self.first, place)]
             expected = expected[-self.limit :]
-            work = listing.page_before(self.chosen, self.order, self.page.cursor, self.limit)
+            work = page_before(listing, self.chosen, self.order, self.page.cursor, self.limit)
             page = self.rig.run(work)
         assert ids(page) == [place[-1] for place in expected]
         if not expected:

@@ -27,13 +27,12 @@ from hypothesis.stateful import (
 from pymongo import AsyncMongoClient, WriteConcern
 from pymongo.errors import AutoReconnect
 
-from monque_core import JobStateError, next_cron_run
+from monque_core import Exponential, JobStateError, next_cron_run
 from monque_core.jobs.outcome import (
     RELEASED,
     OccurrenceFailed,
     Released,
     Retrying,
-    RetryPolicy,
     after_exhaustion,
     after_failure,
     after_success,
@@ -58,7 +57,10 @@ BEGINNING: Final = datetime(2026, 5, 5, 12, 0, 30, tzinfo=UTC)
 OWNERS: Final = ["one", "two"]
 NAMES: Final = ["a", "b"]
 HEARTBEAT: Final = timedelta(seconds=30)
-POLICY: Final = RetryPolicy(2, timedelta(seconds=10), timedelta(minutes=1))
+MAX_RUNS: Final = 2
+FIRST_DELAY: Final = timedelta(seconds=20)
+LONGEST_DELAY: Final = timedelta(minutes=1)
+RETRY: Final = Exponential(FIRST_DELAY, cap=LONGEST_DELAY, max_attempts=MAX_RUNS)
 NO_CLAIM: Final = {
     "claimed_by": None,
     "locked_at": None,
@@ -127,6 +129,10 @@ class Run:
 
     owner: str
     job: AnyJob
+
+
+def runs_of(job: AnyJob) -> int:
+    return MAX_RUNS if job.max_retries is None else job.max_retries
 
 
 def counted_claims(job: AnyJob) -> int:
@@ -204,7 +210,7 @@ class Model:
 
     def fail(self, job_id: ObjectId, reason: str) -> None:
         job = self.jobs[job_id]
-        if job.fail_count + 1 >= POLICY.limit_for(job):
+        if job.fail_count + 1 >= runs_of(job):
             self.give_up(job_id, reason)
         else:
             self.change(
@@ -212,7 +218,7 @@ class Model:
                 status="pending",
                 fail_count=job.fail_count + 1,
                 fail_reason=reason,
-                next_run_at=self.now + min(2 ** (job.fail_count + 1) * POLICY.base, POLICY.cap),
+                next_run_at=self.now + min(2**job.fail_count * FIRST_DELAY, LONGEST_DELAY),
                 **NO_CLAIM,
             )
 
@@ -637,7 +643,7 @@ class TwoInstances(RuleBasedStateMachine):
         batch = self.rig.run(store.stale_jobs.find(model.now, 1000))
         assert {job.id for job in batch.jobs} == model.stale()
         assert all(job == model.jobs[job.id] for job in batch.jobs)
-        spent = [job for job in batch.jobs if job.claims >= POLICY.limit_for(job)]
+        spent = [job for job in batch.jobs if job.claims >= runs_of(job)]
         alive = [job for job in batch.jobs if job not in spent]
         for job in spent:
             adopted = self.rig.run(store.stale_jobs.adopt(batch, job, model.now))
@@ -709,7 +715,7 @@ class TwoInstances(RuleBasedStateMachine):
             return RELEASED
         if ending == "success":
             return after_success(job, self.model.now)
-        return after_failure(job, "boom", self.model.now, POLICY)
+        return after_failure(job, "boom", self.model.now, RETRY)
 
     def _settle(self, ended: list[tuple[Run, str]]) -> None:
         """Write outcomes as the settler does, until each is written or its claim is lost."""

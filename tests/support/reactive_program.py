@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pymongo import AsyncMongoClient
 
-from monque_core import Monque, ReactiveOptions
-from monque_core.reactive import Fixed
+from monque_core import Fixed, Monque, ReactiveOptions
 from tests.support.worker_program import say
 
 if TYPE_CHECKING:

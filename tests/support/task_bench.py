@@ -11,7 +11,7 @@ from bson.codec_options import CodecOptions
 from monque_core.store.driver import Driver
 from monque_core.store.tasks.indexes import task_indexes
 from monque_core.store.tasks.outcomes import TaskOutcomes, TaskSettlement, TaskVerdict
-from monque_core.store.tasks.plan_updates import Deletion, JobStreams
+from monque_core.store.tasks.plan_updates import ChangedDocuments, Deletion
 from monque_core.store.tasks.plan_writer import PlanResult, PlanWriter
 from monque_core.store.tasks.queue import TaskQueue
 from monque_core.store.tasks.transitions import RecordOwner
@@ -45,7 +45,7 @@ class TaskBench:
         self.handle = Driver(db)
         self.source = db.get_collection(collection, codec_options=_AWARE)
         self.records = db.get_collection(f"{collection}_tasks", codec_options=_AWARE)
-        self.planning = PlanWriter(self.handle)
+        self.plan_writer = PlanWriter(self.handle)
         self.definitions: dict[str, Definition] = {}
         self._own = self.handle.collection(f"{collection}_tasks")
 
@@ -61,8 +61,8 @@ class TaskBench:
 
     def queue(self, instance_id: str = "me") -> TaskQueue:
         """Give the queue of an instance."""
-        claimant = RecordOwner(instance_id, VISIBILITY)
-        return TaskQueue(self._own, claimant, self.definitions, self.handle.connectivity)
+        owner = RecordOwner(instance_id, VISIBILITY)
+        return TaskQueue(self._own, owner, self.definitions, self.handle.connectivity)
 
     def outcomes(self, instance_id: str = "me") -> TaskOutcomes:
         """Return the outcomes of an instance."""
@@ -80,7 +80,7 @@ class TaskBench:
         """Plan documents, of which none may be parked unnoticed."""
         declaration = self.definitions[task].declaration
         deletions = [Deletion(id, deleted_at) for id in deleted]
-        return await self.planning.plan(declaration, JobStreams(ids, deletions), now, term)
+        return await self.plan_writer.plan(declaration, ChangedDocuments(ids, deletions), now, term)
 
     async def cluster_time(self) -> Timestamp:
         """Return the time of the last write, as a change stream reports it."""

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from bson import ObjectId
 
-from monque_core.jobs import draft, outcome
+from monque_core.jobs import draft
 from monque_core.jobs.outcome import Released, after_exhaustion
+from monque_core.jobs.retry import Exponential
 from monque_core.scheduler import job_source
 from monque_core.scheduler.dispatcher import Dispatcher
 from monque_core.scheduler.job_source import JobSource
@@ -186,7 +187,7 @@ def _spent_at_once() -> None:
 
 def _no_backoff() -> None:
     """Try again at once what has failed."""
-    _put(outcome, "backoff_delay", lambda *_: timedelta(0))
+    _put(Exponential, "delay", lambda *_: timedelta(0))
 
 
 def _handed_back_while_running() -> None:

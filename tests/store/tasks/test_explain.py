@@ -146,7 +146,7 @@ class TestRunning:
     async def test_renewal(self, bench: TaskBench, plans: Plans) -> None:
         records = await a_batch(bench, 30)
         plans.made.clear()
-        assert await bench.outcomes().renew(records, after(1)) == set()
+        assert await bench.outcomes().renew(records, after(1)) == {}
         assert_tight(plans, count=1)
 
     async def test_renewal_of_what_was_partly_lost(self, bench: TaskBench, plans: Plans) -> None:

@@ -12,10 +12,10 @@ import pytest
 from bson import Binary, Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
 
 from monque_core.errors import MonqueConnectionError
-from monque_core.store.tasks.plan_updates import JobStreams
+from monque_core.jobs.retry import Fixed
+from monque_core.store.tasks.plan_updates import ChangedDocuments
 from monque_core.store.tasks.plan_writer import LARGEST_SNAPSHOT_BYTES, TaskBrokenError
 from monque_core.store.tasks.queue import TaskCandidate
-from monque_core.tasks.retry import Fixed
 from tests.support.payloads import ONE_OF_EACH
 from tests.support.task_bench import LATEST, NOW, TaskBench, after
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     Db = AsyncDatabase[dict[str, Any]]
 
 AN_ID = ObjectId()
-RESETTING = Fixed(5)
-COUNTING = Fixed(5, reset_on_change=False)
 IDS: dict[str, Any] = {
     "int": 7,
     "int64": Int64(2**40),
@@ -142,7 +140,7 @@ class TestNewRecord:
             abroad.define()
             await abroad.source.insert_one({"_id": 1, "n": 1})
             declaration = abroad.definitions["invoice"].declaration
-            planned = await bench.planning.plan(declaration, JobStreams([1]), NOW, 1)
+            planned = await bench.plan_writer.plan(declaration, ChangedDocuments([1]), NOW, 1)
             assert planned.matched == 1
             assert (await abroad.record())["lastObservedValues"] == {"n": 1}
             assert await bench.records.count_documents({}) == 0
@@ -387,7 +385,7 @@ class TestLeaving:
         await bench.put(2, n=1, term=3)
         await bench.plan(1, task="ship")
         declaration = bench.definitions["invoice"].declaration
-        await bench.planning.rearm_all(declaration, LATEST, after(1), 2)
+        await bench.plan_writer.rearm_all(declaration, LATEST, after(1), 2)
         assert "lastObservedValues" not in await bench.record(1)
         assert (await bench.record(1))["unmatchedAt"] == after(1)
         assert "lastObservedValues" in await bench.record(2), "a newer leader has seen it"
@@ -470,7 +468,7 @@ class TestReplay:
         await bench.edit(1, lastObservedAt=None)
         planned = await bench.record(2)
         declaration = bench.definitions["invoice"].declaration
-        await bench.planning.rearm_all(declaration, dropped_at, after(1), 1)
+        await bench.plan_writer.rearm_all(declaration, dropped_at, after(1), 1)
         assert "lastObservedValues" not in await bench.record(1)
         assert await bench.record(2) == planned
 
@@ -605,7 +603,7 @@ class TestEachStatus:
     async def a_record(
         self, bench: TaskBench, status: str, attempts: int, reset: bool
     ) -> dict[str, Any]:
-        bench.define(retry=RESETTING if reset else COUNTING)
+        bench.define(retry=Fixed(5), reset_on_change=reset)
         await bench.put(1, n=1)
         is_over = status in ("completed", "failed", "nonsense")
         next_run_at = after(LOCK if status.startswith("processing") else RETRY_AT)
@@ -741,7 +739,9 @@ class TestBrokenTask:
             await bench.plan(*range(8))
         assert caught.value.task == "invoice"
         assert caught.value.__cause__ is not None
-        assert not await bench.planning.works_at_all(bench.definitions["invoice"].declaration, NOW)
+        assert not await bench.plan_writer.works_at_all(
+            bench.definitions["invoice"].declaration, NOW
+        )
 
     async def test_is_one_whose_records_have_no_index(self, own_bench: TaskBench) -> None:
         await own_bench.source.insert_one({"_id": 1})
@@ -757,7 +757,7 @@ class TestBrokenTask:
 
     async def test_is_not_every_task(self, bench: TaskBench) -> None:
         declaration = bench.define(watch={"number": {"$toInt": "$text"}}).declaration
-        assert await bench.planning.works_at_all(declaration, NOW)
+        assert await bench.plan_writer.works_at_all(declaration, NOW)
 
     async def test_is_not_one_whose_planning_was_interrupted(
         self, client: AsyncMongoClient[dict[str, Any]], bench: TaskBench

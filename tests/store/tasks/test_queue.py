@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from bson import Decimal128, ObjectId
 
+from monque_core.jobs.retry import Fixed
 from monque_core.store.quarantine import Rejected
 from monque_core.store.tasks.queue import ExhaustedRecord, TaskCandidate
 from monque_core.tasks.outcome import SUCCEEDED
 from monque_core.tasks.record import TaskRecord
-from monque_core.tasks.retry import Fixed
 from tests.support.task_bench import NOW, VISIBILITY, TaskBench, after
 
 if TYPE_CHECKING:
@@ -275,7 +275,7 @@ class TestTakeover:
 
     @pytest.mark.parametrize("reset", [True, False])
     async def test_of_a_dirty_one_is_for_the_new_state(self, bench: TaskBench, reset: bool) -> None:
-        bench.define(retry=Fixed(1, max_attempts=3, reset_on_change=reset))
+        bench.define(retry=Fixed(1, max_attempts=3), reset_on_change=reset)
         await put_running(bench, status="processing_dirty", attempts=3, firstErrorAt=after(-9))
         record = await bench.claim()
         assert record.status == "processing"
@@ -323,7 +323,7 @@ class TestTakeover:
         taken = await bench.record()
         assert await bench.settle(stalled, SUCCEEDED, awake) == "lost"
         lost = await bench.outcomes().renew([stalled], awake)
-        assert lost == {(stalled.id, stalled.claim_token)}
+        assert lost == {(stalled.id, stalled.claim_token): "lost"}
         assert await bench.record() == taken
 
 

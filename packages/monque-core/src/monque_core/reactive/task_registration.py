@@ -1,4 +1,4 @@
-"""Letting the leader, whoever it is, know which tasks this instance has."""
+"""Storing the tasks of this instance, for the leader to plan."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from monque_core.scheduler.loop import Loop
-from monque_core.store.tasks.planner_state import FORGOTTEN_AFTER
+from monque_core.store.tasks.declarations import FORGOTTEN_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -21,40 +21,40 @@ _REFRESH_GAP = 3600.0
 _RETRY_GAP = 1.0
 
 
-class Registration(Loop):
-    """Declares tasks when they come, and says now and then that they are still there."""
+class TaskRegistration(Loop):
+    """Declares new tasks, and refreshes their declarations periodically."""
 
     def __init__(
         self,
         store: TaskStore,
         options: Options,
         registry: TaskRegistry,
-        conductor: LeaderSession,
+        leader_session: LeaderSession,
         publisher: TaskEventPublisher,
     ) -> None:
         super().__init__(publisher.errored)
         self._store = store
         self._clock = options.clock
         self._registry = registry
-        self._leader_session = conductor
+        self._leader_session = leader_session
         self._declared: set[str] = set()
         self._seen_at = self._clock.now()
         self._signal = asyncio.Event()
         self.has_declared = asyncio.Event()
-        """Set while every registered task is declared, but those that cannot be."""
+        """Set while every registered task is declared, except for those that failed."""
 
     @property
     def declared(self) -> Collection[str]:
-        """Give the names of the tasks that are declared."""
+        """Return the names of the declared tasks."""
         return self._declared
 
     def declare_soon(self) -> None:
-        """Declare the tasks that have come."""
+        """Declare new tasks soon."""
         self.has_declared.clear()
         self._signal.set()
 
     def declare_again(self) -> None:
-        """Declare all tasks, as after their declarations went away or were forgotten."""
+        """Declare all tasks again, as their declarations were deleted or forgotten."""
         self._declared.clear()
         self.declare_soon()
 
@@ -72,13 +72,13 @@ class Registration(Loop):
                     await self._refresh()
 
     async def _declare(self) -> bool:
-        """Declare what is not declared yet; one task that cannot be holds up no other."""
+        """Declare the new tasks; an error of one does not affect the others."""
         new = [one.declaration for one in self._registry if one.name not in self._declared]
         for declaration in new:
             try:
                 await self._store.prepare(declaration)
-                await self._store.progress.declare(declaration, self._clock.now())
-            except Exception as error:  # noqa: BLE001  # it is tried again
+                await self._store.planner_state.declare(declaration, self._clock.now())
+            except Exception as error:  # noqa: BLE001  # it is retried
                 self._report(error)
             else:
                 self._declared.add(declaration.name)
@@ -88,13 +88,13 @@ class Registration(Loop):
         return all(declaration.name in self._declared for declaration in new)
 
     async def _refresh(self) -> None:
-        """Say that all tasks are still there, without a word on how they are declared.
+        """Refresh the time at which all tasks were last seen, not their options.
 
-        An instance of a newer version may have declared them otherwise by now. But what has not
-        been seen for long is forgotten, as by a machine that slept.
+        An instance of a newer version may have changed the options. After a long gap, as on a
+        machine that slept, the tasks count as forgotten and are declared again.
         """
         now, names = self._clock.now(), list(self._declared)
         is_forgotten = now - self._seen_at > FORGOTTEN_AFTER / 2
-        if is_forgotten or await self._store.progress.refresh(names, now) < len(names):
+        if is_forgotten or await self._store.planner_state.refresh(names, now) < len(names):
             self._declared.clear()
         self._seen_at = now

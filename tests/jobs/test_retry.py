@@ -1,4 +1,4 @@
-"""When a failed task runs again, and when it is given up."""
+"""When a failed run is retried, and when no run is left."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monque_core.errors import InvalidCronError, InvalidJobError
-from monque_core.tasks.retry import Cron, Exponential, Fixed, Linear, Retry, Series
+from monque_core.jobs.retry import Cron, Exponential, Fixed, Linear, Retry, Series
 
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -28,7 +28,7 @@ limits: dict[str, st.SearchStrategy[Any]] = {
 }
 capped = st.tuples(durations, durations).map(sorted)
 delayed = st.one_of(
-    st.builds(lambda pair, factor: Exponential(pair[0], pair[1], factor), capped, factors),
+    st.builds(lambda pair, by: Exponential(pair[0], cap=pair[1], factor=by), capped, factors),
     durations.map(Fixed),
     capped.map(lambda pair: Linear(pair[0], pair[1])),
     st.lists(durations, min_size=1, max_size=5).map(Series),
@@ -49,10 +49,10 @@ def waits(retry: Retry, runs: int) -> list[float]:
     [
         (Exponential(), [10, 20, 40, 80, 160]),
         (Exponential(1, factor=3), [1, 3, 9, 27, 81]),
-        (Exponential(first=1, cap=5), [1, 2, 4, 5, 5]),
+        (Exponential(base=1, cap=5), [1, 2, 4, 5, 5]),
         (Exponential(2, factor=1), [2, 2, 2, 2, 2]),
-        (Exponential(2, 2), [2, 2, 2, 2, 2]),
-        (Exponential(10, 80), [10, 20, 40, 80, 80]),
+        (Exponential(2, cap=2), [2, 2, 2, 2, 2]),
+        (Exponential(10, cap=80), [10, 20, 40, 80, 80]),
         (Exponential(1, factor=1.5), [1, 1.5, 2.25, 3.375, 5.062]),
         (Fixed(7), [7, 7, 7, 7, 7]),
         (Fixed(timedelta(minutes=1)), [60, 60, 60, 60, 60]),
@@ -97,7 +97,7 @@ def test_the_wait_never_gets_shorter(retry: Retry, runs: int) -> None:
 @quick
 @given(st.integers(1, 10**6), factors)
 def test_the_cap_is_never_exceeded(runs: int, factor: float) -> None:
-    assert Exponential(1, 100, factor).delay(runs) <= seconds(100)
+    assert Exponential(1, cap=100, factor=factor).delay(runs) <= seconds(100)
     assert Linear(1, 100).delay(runs) <= seconds(100)
 
 
@@ -143,15 +143,15 @@ def test_either_limit_is_enough(
 
 def test_the_defaults_are_those_of_the_specification() -> None:
     retry = Exponential()
-    assert (retry.max_attempts, retry.max_duration, retry.reset_on_change) == (5, None, True)
-    assert (retry.first, retry.cap, retry.factor) == (seconds(10), DAY, 2)
+    assert (retry.max_attempts, retry.max_duration) == (5, None)
+    assert (retry.base, retry.cap, retry.factor, retry.jitter) == (seconds(10), DAY, 2, 0)
     assert retry.time_limit is None
     assert (Linear(1).cap, Cron("* * * * *").timezone) == (DAY, "UTC")
 
 
 def test_durations_become_timedeltas() -> None:
-    retry = Exponential(1, 2, max_duration=3)
-    assert (retry.first, retry.cap, retry.max_duration) == (seconds(1), seconds(2), seconds(3))
+    retry = Exponential(1, cap=2, max_duration=3)
+    assert (retry.base, retry.cap, retry.max_duration) == (seconds(1), seconds(2), seconds(3))
     assert retry.time_limit == seconds(3)
     assert Series([1, 2]).intervals == (seconds(1), seconds(2))
 
@@ -185,8 +185,6 @@ POLICIES = {Exponential: (), Fixed: (1,), Linear: (1,), Series: ([1],), Cron: ("
         ("max_duration", -1, "a duration of at least 1 ms"),
         ("max_duration", "1h", "neither a number of seconds nor a timedelta"),
         ("max_duration", math.inf, "neither a number of seconds nor a timedelta"),
-        ("reset_on_change", 1, "True or False"),
-        ("reset_on_change", None, "True or False"),
     ],
 )
 def test_bad_limits_are_refused_by_every_policy(
@@ -200,7 +198,7 @@ def test_bad_limits_are_refused_by_every_policy(
 @pytest.mark.parametrize(
     ("policy", "option"),
     [
-        (Exponential, "first"),
+        (Exponential, "base"),
         (Exponential, "cap"),
         (Fixed, "interval"),
         (Linear, "interval"),
@@ -219,9 +217,28 @@ def test_a_bad_factor_is_refused(factor: Any) -> None:
         Exponential(factor=factor)
 
 
+@pytest.mark.parametrize("jitter", [-0.1, 0.51, math.nan, "0.1", None, True])
+def test_a_bad_jitter_is_refused(jitter: Any) -> None:
+    with pytest.raises(ValueError, match=r"option jitter=.* a share from 0 to 0\.5"):
+        Exponential(jitter=jitter)
+
+
+def test_jitter_changes_the_delay_by_its_share_in_either_direction() -> None:
+    retry = Exponential(10, cap=20, jitter=0.5)
+    drawn = {retry.next_run(5, NOW) - NOW for _ in range(50)}
+    assert len(drawn) > 1
+    assert all(seconds(10) <= delay <= seconds(30) for delay in drawn)
+    assert retry.delay(5) == seconds(20)
+
+
+def test_a_jittered_run_is_still_later_than_now() -> None:
+    retry = Exponential(0.001, cap=0.001, jitter=0.5)
+    assert all(retry.next_run(1, NOW) > NOW for _ in range(50))
+
+
 @pytest.mark.parametrize(
     ("make", "option"),
-    [(lambda: Exponential(10, 5), "first"), (lambda: Linear(10, 5), "interval")],
+    [(lambda: Exponential(10, cap=5), "base"), (lambda: Linear(10, 5), "interval")],
 )
 def test_a_cap_below_the_shortest_wait_is_refused(make: Any, option: str) -> None:
     with pytest.raises(ValueError, match=rf"option cap=.* no shorter than {option}, .* 0:00:10"):
