@@ -1,4 +1,4 @@
-"""The demonstration: flows, ends by itself, and fails if a job was lost or ran twice."""
+"""The demonstration: job flows, exit, and failure if a job was lost or ran twice."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ GOOD_ENDING = "No job was lost and none ran twice."
 
 @pytest.fixture
 def terminal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Terminal]:
-    """Give a terminal in which the demonstration runs with the marked arguments."""
+    """Return a terminal in which the demonstration runs with the arguments of the marker."""
     if sys.platform == "win32":
         pytest.skip("pseudo-terminals are a thing of POSIX")
     terminal = Terminal([*DEMO, *request.param], os.environ, tmp_path)
@@ -45,7 +45,7 @@ def terminal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Termina
 
 @pytest.fixture(scope="module")
 def done() -> subprocess.CompletedProcess[str]:
-    """Give a demonstration that was run to its end without a terminal."""
+    """Return a demonstration that ran to its end without a terminal."""
     return subprocess.run(
         [*DEMO, "--seconds", "4"], capture_output=True, text=True, timeout=200, check=False
     )
@@ -136,7 +136,7 @@ class TestInATerminal:
 
 
 class TestTheAudit:
-    """On documents and runs that are not as they should be."""
+    """The verdict for documents and runs that are not as expected."""
 
     async def test_a_job_that_ran_once_is_good(self, books: Books) -> None:
         job = await books.stored(status=JobStatus.COMPLETED, claims=1)
@@ -261,7 +261,7 @@ class Books:
         self.audit = Audit()
 
     async def stored(self, **fields: Any) -> Job[None]:
-        """Store and book a job with these fields."""
+        """Store a job with these fields and record it as expected."""
         now = datetime(2030, 1, 1, tzinfo=UTC)
         document = {"_id": ObjectId(), "name": "job", "failCount": 0, **fields}
         await self.collection.insert_one(document)
@@ -282,7 +282,7 @@ class Books:
         return job
 
     async def run(self, job: Job[None], *, fails: bool = False) -> None:
-        """Go through a run of the job."""
+        """Record a run of the job."""
         if fails:
             with pytest.raises(ConnectionError):
                 await self.audit.count_run(job, _failing)
@@ -290,13 +290,13 @@ class Books:
             await self.audit.count_run(job, _succeeding)
 
     async def check(self) -> Verdict:
-        """Compare."""
+        """Compare the expectations with the collection."""
         return await self.audit.check(self.collection)
 
 
 @pytest.fixture
 def books(db: AsyncDatabase[dict[str, Any]]) -> Books:
-    """Give books on a collection of the test's own."""
+    """Return an audit of a collection of the test's own."""
     return Books(db["monque_jobs"])
 
 

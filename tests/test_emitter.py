@@ -1,4 +1,4 @@
-"""Listeners that cannot harm each other, or the scheduler."""
+"""Listeners harm neither each other nor the scheduler."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EVENTS = ("job:start", "job:complete", "job:fail", "job:error", "changestream:co
 
 
 class Rude(BaseException):
-    """What `except Exception` does not catch."""
+    """An exception that `except Exception` does not catch."""
 
 
 def raise_at_once(error: BaseException) -> Any:

@@ -1,4 +1,4 @@
-"""The errors monque raises: what they say, and what a program can read from them."""
+"""The errors of monque: their messages and attributes."""
 
 from __future__ import annotations
 

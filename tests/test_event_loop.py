@@ -1,4 +1,4 @@
-"""The event loop of our own programs."""
+"""The event loop of monque's own programs."""
 
 from __future__ import annotations
 

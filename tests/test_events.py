@@ -1,4 +1,4 @@
-"""The shapes of what listeners get."""
+"""The payloads of events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking at jobs through an instance, on every kind of handle."""
+"""Reading jobs through an instance, on every kind of handle."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def log() -> CommandLog:
 async def logged_db(
     uri: str, database_name: str, log: CommandLog
 ) -> AsyncIterator[AsyncDatabase[dict[str, Any]]]:
-    """Give the test's database with every command written down."""
+    """Yield the test's database with every command recorded."""
     async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
         yield client[database_name]
 
@@ -205,7 +205,7 @@ class TestPages:
         assert data(page) == [2, 1]
 
     async def test_hold_still_while_everything_moves(self, db: Db, monque: Monque) -> None:
-        """Between two pages jobs come and go on both sides; the others are seen once each."""
+        """Between two pages, jobs come and go on both sides; each other job is seen once."""
         jobs = [a_job(data=n) for n in range(60)]
         await put(db, *jobs)
         pages = [await monque.get_jobs_with_cursor(limit=7)]
@@ -326,7 +326,7 @@ class TestCursors:
         assert await db.list_collection_names() == []
 
     async def test_are_taken_by_another_process(self, db: Db, monque: Monque, uri: str) -> None:
-        """Also where the filter holds a set, whose order is another one in each process."""
+        """Also if the filter contains a set, whose order differs between processes."""
         await put(db, *(a_job(data=n, status=JobStatus.ALL[n % 5]) for n in range(10)))
         statuses: Any = {"failed", "pending", "cancelled", "completed"}
         page = await monque.get_jobs_with_cursor(limit=3, filter=JobSelector(status=statuses))
@@ -379,7 +379,7 @@ class TestStats:
         stats = await monque.get_queue_stats()
         assert (stats.pending, stats.processing, stats.completed) == (2, 4, 6)
         assert (stats.failed, stats.cancelled) == (8, 10)
-        # Without a claim of ours, a run counts from when it was due.
+        # Without a claim, a run counts from its due time.
         assert stats.average_duration == timedelta(0)
         assert stats.total == 30
         assert (await monque.get_queue_stats(name="a")).total == 15
@@ -508,7 +508,7 @@ class TestViews:
 
 class TestWithoutIndexes:
     async def test_everything_can_be_seen(self, db: Db) -> None:
-        """An operator may look at a collection whose indexes are another program's."""
+        """An operator may read a collection that has only another program's indexes."""
         monque = Monque(db, skip_index_creation=True, stats_cache_ttl=0)
         await put(db, *(a_job(data=n, name="ab"[n % 2]) for n in range(10)))
         await put(db, a_schedule(name="c"))

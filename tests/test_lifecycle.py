@@ -1,4 +1,4 @@
-"""What an instance logs about itself."""
+"""The lifecycle messages in the log of an instance."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> Log:
-    """Give what instances have logged so far."""
+    """Return what instances have logged so far."""
     caplog.set_level(logging.INFO, "monque")
     return lambda: [
         record.getMessage() for record in caplog.records if record.name == "monque.worker"

@@ -1,4 +1,4 @@
-"""The front door."""
+"""The class `Monque`."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ async def test_an_instance_is_healthy_while_it_runs_and_mongodb_answers(
         async with monque:
             assert monque.is_healthy
             await asyncio.to_thread(node.suspend)
-            # It hangs rather than fails: only the time without an answer tells.
+            # The call hangs instead of failing; only the time without an answer shows the outage.
             await eventually(lambda: not monque.is_healthy)
             await asyncio.to_thread(node.resume)
             await eventually(lambda: monque.is_healthy)

@@ -1,4 +1,4 @@
-"""The options of an instance: their defaults, and how a bad one is refused."""
+"""The options of an instance: defaults and validation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the distributions say of themselves; `make dist-check` builds and tries them."""
+"""The metadata of the distributions; `make dist-check` builds and installs them."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ async def test_one_key_for_many_items_makes_one_job(db: AsyncDatabase[dict[str, 
 
 @pytest.fixture
 def nowhere(absent_uri: str) -> Iterator[Database[dict[str, Any]]]:
-    """Give a database that cannot be reached, which only shows when somebody tries."""
+    """Yield a database that cannot be reached, which shows only when it is called."""
     with MongoClient[dict[str, Any]](absent_uri, connect=False) as client:
         yield client.nowhere
 
@@ -239,7 +239,7 @@ async def test_no_items_are_no_jobs_and_no_command(
 
 
 class NoBson:
-    """Nothing MongoDB could store."""
+    """A value that MongoDB cannot store."""
 
 
 NAIVE = datetime(2026, 3, 2, 12)
@@ -398,7 +398,7 @@ async def test_a_schedule_is_stored_with_its_next_tick(
     assert berlin.next_run_at == NOON + timedelta(minutes=30)
     assert (berlin.repeat_interval, berlin.timezone) == ("30 13 * * *", "Europe/Berlin")
     assert (berlin.unique_key, berlin.priority) == ("k", 4)
-    # Strictly after now: noon has begun.
+    # Strictly after now, which is exactly noon.
     assert utc.next_run_at == NOON + timedelta(days=1)
     assert utc.timezone == "UTC"
 
@@ -476,7 +476,7 @@ async def test_a_machine_that_has_slept_asks_the_server_for_the_time_again(
     monque, sync = Monque(db), SyncMonque(blocking_db)
     await enqueue()
     awake, asleep = time.monotonic_ns, 3600 * 10**9
-    # The monotonic clock stands still while a machine sleeps, so that it is behind afterwards.
+    # The monotonic clock stands still while a machine sleeps, and is behind afterwards.
     monkeypatch.setattr(time, "monotonic_ns", lambda: awake() - asleep)
     due_times = await asyncio.gather(*(enqueue() for _ in range(4)))
     await monque.stop()
@@ -520,7 +520,7 @@ async def test_a_job_is_stored_though_the_server_s_clock_cannot_be_read(
 
 
 class TestPing:
-    """A producer's health: whether MongoDB answers, whatever was or was not called before."""
+    """The health of a producer: whether MongoDB answers, independent of earlier calls."""
 
     async def test_is_true_before_anything_else_is_called(
         self, any_db: AnyDatabase, db: AsyncDatabase[dict[str, Any]]

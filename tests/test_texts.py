@@ -1,4 +1,4 @@
-"""Texts that MongoDB stores as text."""
+"""Which values MongoDB stores as text."""
 
 from __future__ import annotations
 

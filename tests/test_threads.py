@@ -1,4 +1,4 @@
-"""Threads for what must not run on the event loop."""
+"""Threads for calls that must not run on the event loop."""
 
 from __future__ import annotations
 

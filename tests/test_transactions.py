@@ -111,7 +111,7 @@ async def test_a_conflict_in_a_transaction_goes_to_the_caller_with_the_driver_s_
             await session.abort_transaction()
         assert raised.value.has_error_label("TransientTransactionError")
 
-        # With the label, the driver knows to begin the transaction again.
+        # The error label lets the driver start the transaction again.
         attempts = []
 
         async def attempt(session: Any) -> Any:

@@ -1,4 +1,4 @@
-"""How fast jobs are stored without asyncio, beside PyMongo's own insert."""
+"""Throughput of storing jobs without asyncio, compared with PyMongo's own insert."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TURNS = 10
 
 
 def measure(uri: str, database: str, singles: int) -> dict[str, Reading]:
-    """Store so many jobs in each way, by turns; rates in jobs per second."""
+    """Store this many jobs in each way, alternately; rates in jobs per second."""
     with MongoClient[dict[str, Any]](uri) as client:
         jobs = client[database]["monque_jobs"]
         jobs.drop()

@@ -1,4 +1,4 @@
-"""A network that is farther away: `python -m tests.benchmarks.distance …` passes all on later."""
+"""A slower network: `python -m tests.benchmarks.distance …` forwards everything with a delay."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _CHUNK_BYTES = 1 << 16
 
 @asynccontextmanager
 async def farther(uri: str, seconds: float) -> AsyncIterator[str]:
-    """Give a connection string to the same server, each round trip to which takes longer.
+    """Yield a connection string to the same server with this much added to each round trip.
 
-    In a process of its own, for what it does is not to be counted as the client's.
+    The proxy runs in its own process, so that its CPU time is not counted as the client's.
     """
     address = urlsplit(uri)
     arguments = ("-m", "tests.benchmarks.distance", address.hostname, address.port, seconds)
@@ -55,7 +55,7 @@ async def _main(host: str, port: int, seconds: float) -> None:
 
     async with await asyncio.start_server(accept, "127.0.0.1", 0) as listener:
         print(listener.sockets[0].getsockname()[1], flush=True)
-        # Until whoever started it has closed the pipe, or is gone.
+        # Until the process that started it closes the pipe or ends.
         await asyncio.to_thread(sys.stdin.read)
     if links:
         await asyncio.wait(links)
@@ -64,10 +64,10 @@ async def _main(host: str, port: int, seconds: float) -> None:
 async def _pass_on(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seconds: float
 ) -> None:
-    """Deliver everything so much later, however much is on its way at once."""
+    """Forward every chunk after a delay, without limiting what is in flight."""
     loop = asyncio.get_running_loop()
     while chunk := await reader.read(_CHUNK_BYTES):
-        # Timers of equal length go off in the order they were set.
+        # Timers of equal delay fire in the order in which they were set.
         loop.call_later(seconds, writer.write, chunk)
     loop.call_later(seconds, writer.close)
 

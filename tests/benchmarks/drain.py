@@ -1,4 +1,4 @@
-"""How fast a full queue of jobs that do nothing is emptied by one process."""
+"""Throughput of one process that drains a full queue of no-op jobs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CPU_CONCURRENCY = 20
 
 
 async def best_batch_size(db: Db, meter: Meter, count: int, turns: int) -> int:
-    """Tell in batches of which size the bare calls drain the most."""
+    """Return the batch size with which the bare calls are fastest."""
     taken = await alternately(
         turns, *(partial(_limit, db, meter, count, size) for size in raw.BATCH_SIZES)
     )
@@ -42,7 +42,7 @@ async def best_batch_size(db: Db, meter: Meter, count: int, turns: int) -> int:
 async def measure(
     db: Db, meter: Meter, count: int, batch_size: int, turns: int
 ) -> tuple[Readings, Readings]:
-    """Drain so many jobs in each way, by turns: jobs per second, and CPU per job in µs."""
+    """Drain this many jobs in each way, alternately: jobs per second, and CPU per job in µs."""
     naive = await _naive(db, meter, max(1, count // _NAIVE_SHARE))
     rates, cpu = await _measure_coroutines(db, meter, count, batch_size, turns, naive)
     in_threads = max(1, count // _THREAD_SHARE)
@@ -60,7 +60,7 @@ async def _measure_coroutines(
         for way in (limit, partial(_drain, db, meter, count, concurrency))
     ]
     taken = await alternately(turns, *ways)
-    # The same calls whatever the concurrency, so that all of a round are one limit.
+    # The limit does not depend on the concurrency, so all its drains are pooled.
     limits = [spent for each in taken[0::2] for spent in each]
     own = dict(zip(CONCURRENCIES, taken[1::2], strict=True))
     rates = {
@@ -153,11 +153,11 @@ async def empty(
     names: Sequence[str] = (raw.NAME,),
     threads: bool = False,
 ) -> Spent:
-    """Run so many stored jobs that do nothing, from start until every outcome is written."""
+    """Run this many stored no-op jobs, from start until every outcome is written."""
     await monque.initialize()
     loop = asyncio.get_running_loop()
     all_done = asyncio.Event()
-    # The next number is drawn in one step, whatever the threads do.
+    # `next` is atomic, so threads may share the counter.
     numbers = itertools.count(1)
 
     async def do_nothing(_: Job[object]) -> None:

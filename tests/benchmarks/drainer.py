@@ -1,4 +1,4 @@
-"""A process that empties a queue with bare calls: `python -m tests.benchmarks.drainer …`."""
+"""A process that drains a queue with bare calls: `python -m tests.benchmarks.drainer …`."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ async def _main(uri: str, database: str, way: str, batch_size: int) -> None:
 
 
 if __name__ == "__main__":
-    # The loop that `monque worker` runs on.
+    # The same event loop as `monque worker`.
     event_loop.run(_main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])))

@@ -1,4 +1,4 @@
-"""The moment at which several processes begin together."""
+"""A barrier at which several processes start simultaneously."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _NOTICE = 0.1
 
 
 async def close(db: Db) -> None:
-    """Let those wait that come."""
+    """Close the barrier; processes that arrive wait."""
     await db[_COLLECTION].drop()
 
 
 async def open_soon(db: Db) -> float:
-    """Let all begin at a moment that all have heard of before it comes; give it as wall time."""
+    """Open the barrier shortly from now; return the wall time at which all start."""
     begins_at = time.time() + _NOTICE
     await db[_COLLECTION].insert_one({"begins_at": begins_at})
     return begins_at
 
 
 async def pass_through(db: Db) -> None:
-    """Say that this process is ready, and wait for the moment."""
+    """Report that this process is ready, and wait for the start time."""
     print(READY.decode(), end="", flush=True)
     while (said := await db[_COLLECTION].find_one()) is None:
         await asyncio.sleep(_LOOK_GAP)

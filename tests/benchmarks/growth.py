@@ -1,4 +1,4 @@
-"""What a job costs as everything grows: `python -m tests.benchmarks.growth`."""
+"""How the cost of a job grows with load: `python -m tests.benchmarks.growth`."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ _SMALLEST_TO_START_PROCESSES = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one job cost, from its claim to its outcome."""
+    """The cost of one job, from its claim to its outcome."""
 
     dimension: str
     size: int
     jobs_per_second: float
     server_cpu_us: float | None
-    """Microseconds of the server's CPU per job, where the system tells."""
+    """Microseconds of the server's CPU time per job, where the system reports it."""
     client_cpu_us: float | None
 
 
@@ -80,7 +80,7 @@ async def study(scale: float) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """The server, and how much it is given to do."""
+    """The server, and the amount of work."""
 
     db: Db
     uri: str
@@ -89,7 +89,7 @@ class _Field:
 
     @property
     def count(self) -> int:
-        """Give how many jobs a line is measured with."""
+        """Return the number of jobs per measurement."""
         return max(100, round(10_000 * self.scale))
 
     async def cost(
@@ -103,18 +103,18 @@ class _Field:
         finished: int = 0,
         idle: int = 0,
     ) -> Cost:
-        """Drain a queue by one instance, beside so many finished jobs and idle instances."""
+        """Drain a queue with one instance, next to finished jobs and idle instances."""
         jobs = self.db["monque_jobs"]
         await raw.fill(jobs, finished, status="completed")
         per_name = max(1, self.count // names)
         for number in range(names):
             await raw.add(jobs, per_name, name=_name(number))
         monque = monque or Monque(self.db)
-        # Or an index that it adds would be built while it drains.
+        # Otherwise an index that the instance adds would be built during the drain.
         await monque.initialize()
         await self.db.client.admin.command("fsync")
         count, all_names = per_name * names, [_name(number) for number in range(names)]
-        # After the jobs, for to empty the collection is to end its change streams.
+        # After filling the collection, because dropping it ends its change streams.
         async with _idle_instances(self.db, idle):
             spent = await empty(monque, self.meter, count, concurrency, names=all_names)
         await self.assert_completed(finished + count)
@@ -138,14 +138,14 @@ async def _dimensions(field: _Field) -> AsyncIterator[Cost]:
         yield await _cost_from_afar(field, added_ms)
     for idle in IDLE_INSTANCES:
         yield await field.cost("idle instances", idle, idle=idle)
-    # A process takes longer to start than a trial run has.
+    # In a trial run, starting a process takes longer than everything else.
     processes = INSTANCES if field.scale >= _SMALLEST_TO_START_PROCESSES else INSTANCES[:1]
     for instances in processes:
         yield await _cost_of_processes(field, instances)
 
 
 async def _costs_of_retention(field: _Field) -> list[Cost]:
-    """Give medians of several drains by turns: the two differ by less than two equal ones may."""
+    """Return medians of several alternating drains: the difference is smaller than the noise."""
 
     async def cost(is_on: int) -> Cost:
         kept = JobRetention(completed=3600) if is_on else None
@@ -167,7 +167,7 @@ def _middle(costs: list[Cost]) -> Cost:
 
 
 async def _cost_from_afar(field: _Field, added_ms: int) -> Cost:
-    """Drain over a network whose round trips take so much longer."""
+    """Drain over a network with this much added to each round trip."""
     async with (
         farther(field.uri, added_ms / 1000) as uri,
         AsyncMongoClient[dict[str, Any]](uri) as client,
@@ -192,7 +192,7 @@ def _cost(dimension: str, size: int, jobs: int, spent: Spent) -> Cost:
 
 @asynccontextmanager
 async def _idle_instances(db: Db, count: int) -> AsyncIterator[None]:
-    """Let so many instances wait for jobs of another name, each with a change stream."""
+    """Run idle instances with a worker for another name, each with a change stream."""
     async with AsyncExitStack() as stack:
         for _ in range(count):
             monque, connected = Monque(db), asyncio.Event()
@@ -207,7 +207,7 @@ async def _never(_: Job[object]) -> None: ...
 
 
 async def _life(field: _Field) -> tuple[float, float | None]:
-    """Give the oplog's bytes of a job from insert to completion, and the insert's CPU."""
+    """Return the oplog bytes of a job from insert to completion, and the CPU time of its insert."""
     db, count = field.db, field.count
     oplog = db.client["local"]["oplog.rs"]
     (latest,) = await oplog.find({}, sort=[("$natural", -1)], limit=1).to_list()
@@ -222,7 +222,7 @@ async def _life(field: _Field) -> tuple[float, float | None]:
         {"$match": {"ts": {"$gt": latest["ts"]}, "ns": f"{db.name}.monque_jobs"}},
         {"$group": {"_id": None, "bytes": {"$sum": {"$bsonSize": "$$ROOT"}}}},
     ]
-    # Inserts of many are in the oplog as a transaction is: in one entry without this namespace.
+    # A bulk insert is one oplog entry like a transaction, without this namespace.
     together: list[dict[str, Any]] = [
         {"$match": {"ts": {"$gt": latest["ts"]}, "o.applyOps": {"$exists": True}}},
         {"$group": {"_id": None, "bytes": {"$sum": {"$bsonSize": "$$ROOT"}}}},
@@ -239,7 +239,7 @@ def _name(number: int) -> str:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Give the result as a Markdown table."""
+    """Return the result as a Markdown table."""
     lines = [
         "| | | jobs/s | server CPU per job | client CPU per job |",
         "|---|---:|---:|---:|---:|",

@@ -1,4 +1,4 @@
-"""What an instance costs while there is nothing to do: `python -m tests.benchmarks.idling …`."""
+"""The cost of an idle instance: `python -m tests.benchmarks.idling …`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PRELUDE_SHARE = 1 / 60
 
 
 async def measure(db: Db, uri: str, seconds: float) -> dict[str, Reading]:
-    """Do nothing for so long: commands per second, and milliseconds of CPU per second.
+    """Stay idle for this long: commands per second, and milliseconds of CPU per second.
 
     An instance and a bare stream wait at the same time, each in a process of its own.
     """
@@ -95,7 +95,7 @@ async def _idle_instance(db: Db, commands: _Commands, seconds: float) -> dict[st
 
 
 async def _bare_stream(db: Db, commands: _Commands, seconds: float) -> dict[str, float]:
-    """Wait for inserts: what any instance that is told of jobs has to do."""
+    """Wait for inserts: the minimum for an instance that is notified of jobs."""
     inserts = [{"$match": {"operationType": "insert"}}]
     async with await db["monque_jobs"].watch(inserts, max_await_time_ms=_AWAIT_MS) as stream:
         reading = asyncio.create_task(stream.next())

@@ -1,4 +1,4 @@
-"""How fast jobs are stored: one by one, from many tasks at once, and many in one call."""
+"""Throughput of storing jobs: one at a time, from concurrent tasks, and in bulk."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TASKS = 100
 
 
 async def measure(db: Db, singles: int, many: int, turns: int) -> dict[str, Reading]:
-    """Store so many jobs in each way; rates in jobs per second."""
+    """Store this many jobs in each way; rates in jobs per second."""
     monque = Monque(db)
     await monque.initialize()
     together = max(1, many // TASKS) * TASKS
@@ -95,7 +95,7 @@ def _upsert(document: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 async def _insert_in_groups(db: Db, count: int) -> None:
-    """Insert as many at once as there are tasks that wait."""
+    """Insert in batches of as many jobs as there are waiting tasks."""
     for first in range(0, count, TASKS):
         numbers = range(first, first + TASKS)
         await db["monque_jobs"].insert_many(raw.documents({"number": n} for n in numbers))
@@ -124,7 +124,7 @@ async def _enqueue_singly(monque: Monque, numbers: range, key: str | None = None
 async def _from_tasks(
     store_singly: Callable[[range], Coroutine[Any, Any, None]], count: int
 ) -> None:
-    """Store jobs from many tasks, each of which stores its share one after the other."""
+    """Store jobs from concurrent tasks, each of which stores its share sequentially."""
     share = count // TASKS
     async with asyncio.TaskGroup() as tasks:
         for first in range(0, count, share):

@@ -1,4 +1,4 @@
-"""Clocks: the wall's, and the CPU time of this process and of the server."""
+"""Elapsed time, and the CPU time of this process and of the server."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Seconds that have passed, and those of CPU."""
+    """Elapsed seconds, and seconds of CPU time."""
 
     seconds: float
     client_cpu: float
     server_cpu: float | None
-    """Where the system tells."""
+    """None where the system does not report it."""
 
     def since(self, before: Spent) -> Spent:
-        """Give what was spent between two looks."""
+        """Return the difference between two readings."""
         known = self.server_cpu is not None and before.server_cpu is not None
         return Spent(
             self.seconds - before.seconds,
@@ -29,22 +29,22 @@ class Spent:
         )
 
     def client_us_per(self, jobs: int) -> float:
-        """Give the microseconds of this process's CPU per job."""
+        """Return the microseconds of this process's CPU time per job."""
         return self.client_cpu / jobs * 1e6
 
     def server_us_per(self, jobs: int) -> float | None:
-        """Give the microseconds of the server's CPU per job."""
+        """Return the microseconds of the server's CPU time per job."""
         return None if self.server_cpu is None else self.server_cpu / jobs * 1e6
 
 
 class Meter:
-    """Looks at all clocks at once."""
+    """Reads the wall clock and the CPU times together."""
 
     def __init__(self, server_pid: int) -> None:
         self._pid = server_pid
 
     def look(self) -> Spent:
-        """Give what was spent so far, to be compared with another look."""
+        """Return the current readings, to be compared with later ones."""
         return Spent(time.perf_counter(), time.process_time(), self._server_cpu())
 
     def _server_cpu(self) -> float | None:

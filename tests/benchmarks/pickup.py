@@ -1,4 +1,4 @@
-"""How long an idle instance takes from an insert to the handler."""
+"""Latency of an idle instance from an insert to the handler."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _GAP_SECONDS = 0.01
 
 
 async def measure(db: Db, uri: str, here: int, elsewhere: int, blocks: int) -> dict[str, Reading]:
-    """Send so many jobs one at a time, from here and from another process; milliseconds.
+    """Send this many jobs one at a time, from this and from another process; milliseconds.
 
-    By turns to an instance and to bare calls, a block of them each, so that both meet the same
-    machine.
+    Blocks of jobs go alternately to an instance and to bare calls, so that both see the same load
+    of the machine.
     """
     block = -(-here // blocks)
     bare_here, local = await alternately(
@@ -69,7 +69,7 @@ async def _from_here(db: Db, count: int) -> list[float]:
 
 
 async def _from_here_to_bare_calls(db: Db, count: int) -> list[float]:
-    """Insert and claim: what any job has to wait for whose instance knows of it."""
+    """Insert and claim: the minimum latency for an instance that already knows of the job."""
     jobs = db["monque_jobs"]
     await raw.prepare(jobs)
     times = []
@@ -82,14 +82,14 @@ async def _from_here_to_bare_calls(db: Db, count: int) -> list[float]:
 
 
 class _Sender:
-    """Another process, which sends jobs when it is told to."""
+    """Another process, which sends jobs on request."""
 
     def __init__(self, db: Db, process: asyncio.subprocess.Process) -> None:
         self._db = db
         self._process = process
 
     async def to_an_instance(self, count: int) -> list[float]:
-        """Send to a Monque that is idle."""
+        """Send to an idle Monque."""
         await raw.prepare(self._db["monque_jobs"])
         arrivals = _Arrivals(count)
         async with arrivals.instance(self._db):
@@ -98,7 +98,7 @@ class _Sender:
             return await arrivals.all()
 
     async def to_a_bare_stream(self, count: int) -> list[float]:
-        """Send to whom watches for inserts and claims each: what any pick-up has to wait for."""
+        """Send to a bare loop that watches for inserts and claims each: the minimum latency."""
         jobs = self._db["monque_jobs"]
         await raw.prepare(jobs)
         times: list[float] = []
@@ -130,7 +130,7 @@ async def _sender(db: Db, uri: str) -> AsyncIterator[_Sender]:
 
 
 class _Arrivals:
-    """The times from sending to the handler."""
+    """The latencies from sending to the handler."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -139,7 +139,7 @@ class _Arrivals:
         self.connected = asyncio.Event()
 
     def instance(self, db: Db) -> Monque:
-        """Give an instance whose jobs arrive here."""
+        """Yield an instance that receives the jobs."""
         monque = Monque(db)
         monque.on("changestream:connected", lambda _: self.connected.set())
         monque.worker(raw.NAME, self._arrive)
@@ -163,5 +163,5 @@ async def _claimed_after(jobs: raw.Jobs, job_id: object) -> float:
 
 
 def _milliseconds_since(monotonic_ns: int) -> float:
-    # The monotonic clock is the machine's, so readings of two processes can be compared.
+    # The monotonic clock is shared by the machine, so readings of two processes are comparable.
     return (time.monotonic_ns() - monotonic_ns) / 1e6

@@ -1,4 +1,4 @@
-"""How fast several processes empty one queue together."""
+"""Throughput of several processes that drain one queue together."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LOOK_GAP = 0.1
 
 
 async def measure(db: Db, uri: str, count: int, batch_size: int) -> dict[str, Reading]:
-    """Drain so many jobs with two processes at once; rates in jobs per second."""
+    """Drain this many jobs with two processes at once; rates in jobs per second."""
 
     async def by_bare_calls(way: str, jobs: int) -> float:
         await raw.fill(db["monque_jobs"], jobs)
@@ -65,7 +65,7 @@ async def measure(db: Db, uri: str, count: int, batch_size: int) -> dict[str, Re
 async def drain_with_workers(
     db: Db, uri: str, count: int, processes: int, handlers: str = "coroutines"
 ) -> float:
-    """Run so many stored jobs by `monque worker`; give the seconds until the last outcome."""
+    """Run this many stored jobs with `monque worker`; return the seconds until the last outcome."""
     await gate.close(db)
     arguments = (
         *("-m", "monque_core.cli", "--uri", uri, "--database", db.name),
@@ -100,9 +100,9 @@ async def _ready(process: Process, times: int = 1) -> None:
 
 
 async def _seconds_until_empty(db: Db, count: int) -> float:
-    """Open the gate, and give the seconds from then until the last outcome was written.
+    """Open the barrier, and return the seconds from then until the last outcome was written.
 
-    The server has noted when that was, so that it does not matter how often one looks.
+    The end is read from the server's oplog, so the polling interval does not matter.
     """
     jobs = db["monque_jobs"]
     begun_at = await gate.open_soon(db)

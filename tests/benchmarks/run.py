@@ -1,4 +1,4 @@
-"""Measure, print one table and write JSON: `make bench`, or `python -m tests.benchmarks.run`."""
+"""Measure, print a table and write JSON: `make bench`, or `python -m tests.benchmarks.run`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _RATE, _TIME, _PLANNING, _TIMES = "jobs/s", "ms", "docs/s", "×"
 _CPU, _IDLE_CPU, _COMMANDS, _SIZE = "µs", "ms/s", "commands/s", "bytes"
 _DIGITS = {_TIME: 1, _CPU: 1, _TIMES: 2, _IDLE_CPU: 2, _COMMANDS: 3}
 _IDLE_SECONDS = 240
-"""As long as the longest of an instance's periods, and twice or four times the others."""
+"""As long as an instance's longest period, and two or four times its other periods."""
 _SMALLEST_TO_TAKE_SERIOUSLY = 0.1
 _ROOT = Path(__file__).parents[2]
 
@@ -54,23 +54,23 @@ Line = tuple[str, str, "Reading"]
 
 @dataclass(frozen=True, slots=True)
 class _Bench:
-    """The server, and how much it is given to do."""
+    """The server, and the amount of work."""
 
     db: AsyncDatabase[dict[str, Any]]
     uri: str
     meter: Meter
     scale: float
     batch_size: int = raw.BATCH_SIZES[0]
-    """Of the limits that claim in batches."""
+    """The batch size of the limits that claim in batches."""
 
     @property
     def is_serious(self) -> bool:
-        """Tell whether it is more than a trial, or warming up."""
+        """Return whether this is more than a trial or a warm-up."""
         return self.scale >= _SMALLEST_TO_TAKE_SERIOUSLY
 
     @property
     def turns(self) -> int:
-        """Give how often each way is tried in a round, where it is tried by turns."""
+        """Return the number of alternations per round for measurements that alternate."""
         return 2 if self.is_serious else 1
 
     def scaled(self, count: int) -> int:
@@ -78,7 +78,7 @@ class _Bench:
 
 
 async def run(rounds: int, scale: float) -> dict[str, Any]:
-    """Go round after round, so that what disturbs the machine disturbs everything alike."""
+    """Measure in rounds, so that load on the machine affects all measurements alike."""
     measures: dict[str, Measure] = {}
     async with LocalMongo() as mongo, AsyncMongoClient[dict[str, Any]](mongo.uri) as client:
         server = await client.server_info()
@@ -134,7 +134,7 @@ async def _round(bench: _Bench) -> list[Line]:
 
 
 async def _once(bench: _Bench) -> list[Line]:
-    """Measure what takes long and hardly differs from round to round."""
+    """Measure what takes long and hardly varies between rounds."""
     db, scale = bench.db, bench.scale
     claimed = await claiming.measure(db, scale, bench.scaled(60))
     growth = {"claim, 1,000,000 jobs stored over 1,000": claiming.growth(claimed)}
@@ -155,7 +155,7 @@ def _lines(unit: str, readings: dict[str, Reading]) -> list[Line]:
 
 
 def commit() -> str | None:
-    """Return the commit of the sources, with a mark if they differ from it; None without git."""
+    """Return the commit of the sources, marked if they were modified; None without git."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
         told = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=True)
@@ -165,7 +165,7 @@ def commit() -> str | None:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Give the result as a Markdown table."""
+    """Return the result as a Markdown table."""
     lines = [
         "| measured | monque | limit | of the limit | in single rounds | naive | of the naive |",
         "|---|---:|---:|---:|---:|---:|---:|",

@@ -1,4 +1,4 @@
-"""Another process that inserts jobs one at a time: `python -m tests.benchmarks.sender …`."""
+"""A process that inserts jobs one at a time: `python -m tests.benchmarks.sender …`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.benchmarks import raw
 
 
 def main(uri: str, database: str, gap_seconds: float) -> None:
-    """Insert as many jobs as each line read says, each with the time it was sent."""
+    """For each number read from stdin, insert that many jobs with their sending times."""
     with MongoClient[dict[str, Any]](uri) as client:
         jobs = client[database]["monque_jobs"]
         jobs.find_one()

@@ -1,4 +1,4 @@
-"""How fast jobs are worked off whose outcomes differ: failures, and ticks of schedules."""
+"""Throughput of jobs with individual outcomes: failures, and ticks of schedules."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _HOURLY: dict[str, object] = {"repeatInterval": "0 * * * *", "timezone": "UTC"}
 
 
 async def measure(db: Db, count: int, batch_size: int) -> dict[str, Reading]:
-    """Run so many jobs that fail, and so many that recur; rates in jobs per second."""
+    """Run this many failing and this many recurring jobs; rates in jobs per second."""
     few = max(1, count // _NAIVE_SHARE)
     naive = few / await _bare_seconds(db, few, None)
     failing = count / await _seconds(db, count, fails=True)
-    # Between the two whose limit it is.
+    # The limit for both is measured between them.
     limit = count / await _bare_seconds(db, count, batch_size)
     recurring = count / await _seconds(db, count, fails=False)
     return {
@@ -37,7 +37,7 @@ async def measure(db: Db, count: int, batch_size: int) -> dict[str, Reading]:
 
 
 async def _bare_seconds(db: Db, count: int, batch_size: int | None) -> float:
-    """Send every job to its retry, one by one if no size of batches is given."""
+    """Store a failure for every job, one at a time unless there is a batch size."""
     jobs = db["monque_jobs"]
     await raw.fill(jobs, count)
     began = time.perf_counter()
@@ -51,11 +51,11 @@ async def _bare_seconds(db: Db, count: int, batch_size: int | None) -> float:
 
 
 async def _seconds(db: Db, count: int, *, fails: bool) -> float:
-    """Give the seconds from start until every outcome is written."""
+    """Return the seconds from start until every outcome is written."""
     await raw.fill(db["monque_jobs"], count, **({} if fails else _HOURLY))
     monque = Monque(db, base_retry_interval=3600)
     await monque.initialize()
-    # Or every failure would be logged.
+    # Otherwise every failure would be logged.
     monque.on("job:fail", lambda _: None)
     done = 0
     all_done = asyncio.Event()

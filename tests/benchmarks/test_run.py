@@ -1,4 +1,4 @@
-"""The benchmark runs and writes what it says; how fast is never a matter of a test."""
+"""The benchmarks run and write their results; no test depends on speed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_small_run_prints_a_table_writes_json_and_draws(tmp_path: Path) -> Non
     rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
     assert len(rows) == len(result["measures"]) + 1
     for measure in result["measures"]:
-        # So short a spell may pass without a command, and without a tick of the server's clock.
+        # In such a short time, there may be no command, and no tick of the server's CPU clock.
         is_coarse = measure["name"] in {"idle, commands", "server CPU per drained job"}
         assert measure["monque"] > 0 or is_coarse
         assert len(measure["rounds"]) == 1

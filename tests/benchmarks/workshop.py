@@ -1,4 +1,4 @@
-"""The application that `monque worker` runs: jobs that do nothing, once the gate is open."""
+"""The application that `monque worker` runs: no-op jobs, started at the start barrier."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONCURRENCY = 20
 
 @asynccontextmanager
 async def coroutines() -> AsyncIterator[Monque]:
-    """Give an instance with a coroutine handler."""
+    """Yield an instance with a coroutine handler."""
 
     async def do_nothing(_: Job[object]) -> None: ...
 
@@ -32,7 +32,7 @@ async def coroutines() -> AsyncIterator[Monque]:
 
 @asynccontextmanager
 async def threads() -> AsyncIterator[Monque]:
-    """Give an instance whose handler runs in threads."""
+    """Yield an instance whose handler runs in threads."""
 
     def do_nothing(_: Job[object]) -> None: ...
 
@@ -43,7 +43,7 @@ async def threads() -> AsyncIterator[Monque]:
 
 @asynccontextmanager
 async def _connect() -> AsyncIterator[Monque]:
-    """Connect and initialize before the gate, so that only `start` comes after it."""
+    """Connect and initialize before the start barrier, so that only `start` is measured."""
     async with AsyncMongoClient[dict[str, Any]](os.environ["MONQUE_URI"]) as client:
         db = client[os.environ["MONQUE_DATABASE"]]
         monque = Monque(db)

@@ -1,7 +1,7 @@
-"""Every example of the documentation runs as it is written.
+"""Every example in the documentation runs as it is written.
 
 `python file` blocks make one application, which test_django.py runs. `python conftest` blocks and
-those fragments that need little around them are run by test_fragments.py.
+fragments that need little context are run by test_fragments.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LONGEST_RUN = 200
 
 @pytest.fixture
 def environment(uri: str, database_name: str) -> dict[str, str]:
-    """Give the environment that the pages tell the reader to set up."""
+    """Return the environment that the pages tell the reader to set up."""
     database = uri.replace("/?", f"/{database_name}?")
     return os.environ | {"MONGODB_URI": database, "MONQUE_URI": database}
 

@@ -1,4 +1,4 @@
-"""Fragments of the pages do what the pages say, given what they need around them."""
+"""The fragments on the pages do what the pages say, in the context that they need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of guarantees names every rule of the checker, and tests that exist."""
+"""The page of guarantees names every rule of the checker, and only tests that exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference pages tell of everything there is, and of nothing else."""
+"""The reference pages document everything that exists, and nothing else."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _syntax(program: Block) -> list[ast.AST]:
 
 
 def _nodes(importing: str = "") -> Iterator[ast.AST]:
-    """Give the syntax of all programs, or of those that import a name."""
+    """Return the syntax trees of all programs, or of those that import a name."""
     for program in blocks("python", "python service"):
         nodes = _syntax(program)
         imported = {node.name for node in nodes if isinstance(node, ast.alias)}
@@ -73,7 +73,7 @@ def _imported_by_programs(package: str) -> set[str]:
 
 
 def _used_by_programs(variable: str, importing: str = "") -> set[str]:
-    """Give the attributes that programs use of what they call by this name."""
+    """Return the attributes that programs use on objects of this name."""
     return {
         node.attr
         for node in _nodes(importing)
@@ -99,12 +99,12 @@ def _members_of_the_service() -> list[str]:
 
 
 def _rows(text: str) -> list[str]:
-    """Give the names that begin the rows of tables."""
+    """Return the names at the start of the rows of tables."""
     return re.findall(r"^\| `(\w+)`", text, re.MULTILINE)
 
 
 def _first_column(page: str) -> set[str]:
-    """Give what stands in code type in the first column of the page's tables."""
+    """Return what is in code type in the first column of the page's tables."""
     cells = re.findall(r"^\| ([^|]*)", page_text(page), flags=re.MULTILINE)
     return {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
 

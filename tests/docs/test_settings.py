@@ -1,6 +1,6 @@
-"""What the pages show besides Python and commands of monque is at least well formed.
+"""Settings on the pages besides Python and monque commands are well-formed.
 
-YAML is parsed when the site is built, where there is a parser.
+YAML is parsed when the site is built, because the parser is installed there.
 """
 
 from __future__ import annotations

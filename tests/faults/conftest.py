@@ -1,4 +1,4 @@
-"""A proxy in front of the usual MongoDB."""
+"""Fixtures: a proxy in front of MongoDB, and databases behind it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 async def proxy(uri: str) -> AsyncIterator[Proxy]:
-    """Give a proxy in front of the usual MongoDB."""
+    """Yield a proxy in front of MongoDB."""
     async with Proxy(uri) as proxy:
         yield proxy
 
@@ -29,7 +29,7 @@ async def proxy(uri: str) -> AsyncIterator[Proxy]:
 async def proxied_db(
     request: pytest.FixtureRequest, proxy: Proxy, db: AsyncDatabase[dict[str, Any]]
 ) -> AsyncIterator[Any]:
-    """Give the test's database as seen through the proxy; the driver repeats no write by itself."""
+    """Yield the test's database behind the proxy, without retryable writes in the driver."""
     if request.param == "async":
         async with AsyncMongoClient[dict[str, Any]](proxy.uri, retryWrites=False) as client:
             yield client[db.name]
@@ -42,9 +42,9 @@ async def proxied_db(
 
 @pytest.fixture(params=["async", "blocking"])
 def any_db(request: pytest.FixtureRequest) -> AnyDatabase:
-    """Give the test's database on the event loop and in threads.
+    """Return the test's database as an async and as a blocking handle.
 
-    A Motor handle is left out: to all but `Driver` it is the blocking one that Motor wraps.
+    Motor is left out: only `Driver` distinguishes it from the blocking handle that it wraps.
     """
     handle: AnyDatabase = request.getfixturevalue(
         {"async": "db", "blocking": "blocking_db"}[request.param]

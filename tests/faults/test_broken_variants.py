@@ -1,4 +1,4 @@
-"""The checker on monque broken on purpose: real processes, a real MongoDB, and it must not pass."""
+"""The checker finds violations when monque is broken on purpose: real processes, a real MongoDB."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _ATTEMPTS = 5
 
 
 class Case(NamedTuple):
-    """Under which faults a flaw shows, and which rule has to see it."""
+    """The faults that expose a broken variant, and the rule that must find it."""
 
     rule: str
     kinds: tuple[str, ...] = ("garbage",)
     operations: int = 120
-    """How many operations are asked for before the faults, at the first attempt."""
+    """How many operations the producer performs before the faults, on the first attempt."""
     shutdown_timeout: float = 3
 
 
@@ -54,7 +54,7 @@ async def test_a_broken_monque_is_found_out(mongo: LocalMongo, sabotage: str) ->
     case = CASES[sabotage]
     found = set[str]()
     for attempt in range(_ATTEMPTS):
-        # On a busy machine a flaw may need more time to show, and more luck.
+        # On a busy machine, a violation may need more operations to show.
         report = await sabotaged(
             mongo,
             sabotage,

@@ -1,4 +1,4 @@
-"""The fault campaigns in their short form; `make faults` runs the long one."""
+"""Short fault campaigns; `make faults` runs the long ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents so large that MongoDB refuses what would have to be written into them."""
+"""Documents so large that MongoDB rejects the updates that monque would write to them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROOM_FOR_A_CLAIM = 400
 
 
 async def put_full(db: Db, free: int, **fields: Any) -> ObjectId:
-    """Store a due job that leaves so many bytes of the largest document free."""
+    """Store a due job that leaves this many bytes of the largest document size free."""
     job_id = ObjectId()
     document: dict[str, Any] = {
         "_id": job_id,
@@ -45,7 +45,7 @@ async def put_full(db: Db, free: int, **fields: Any) -> ObjectId:
 
 
 async def without_data(db: Db, job_id: ObjectId) -> dict[str, Any]:
-    """Read a job but for its data, of which the size is told."""
+    """Read a job without its data; only the size of the data is returned."""
     found = await jobs_in(db).aggregate(
         [
             {"$match": {"_id": job_id}},
@@ -147,7 +147,7 @@ async def test_the_largest_payload_leaves_room_for_all_that_is_ever_written(db: 
     instance_id = "\N{FISH}" * 255
     monque = Monque(db, scheduler_instance_id=instance_id, max_retries=2, base_retry_interval=0.001)
     happenings = Happenings(monque)
-    # The most bytes that a name of 255 UTF-16 units can have.
+    # The largest number of bytes that a name of 255 UTF-16 units can have.
     name = "\N{EURO SIGN}" * 255
     data = "x" * (LARGEST_PAYLOAD - 5)
 

@@ -1,4 +1,4 @@
-"""Stopping in the middle of things, and while MongoDB does not answer."""
+"""Stopping in the middle of an operation, and while MongoDB does not answer."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_stop_gives_up_on_an_outcome_that_is_never_confirmed(
     async with monque:
         job = await monque.enqueue("work", 1)
         await fault.strikes()
-        # It returns although the reply comes only after it.
+        # `stop` returns although the reply comes only later.
         await monque.stop(timeout=0.2)
         fault.release()
 
@@ -119,12 +119,12 @@ async def test_stop_does_not_wait_for_a_stream_that_is_still_connecting(
     fault = proxy.strike("hold reply", opens_stream)
     await monque.start()
     await fault.strikes()
-    # It returns although the reply comes only after it.
+    # `stop` returns although the reply comes only later.
     await monque.stop()
     fault.release()
 
     assert not leftovers.tasks
     assert "changestream:connected" not in happenings.names
     assert not happenings.of("job:error")
-    # A thread that waits for MongoDB can only end when that answers.
+    # A thread that waits for MongoDB can end only after MongoDB answers.
     await eventually(lambda: not leftovers.threads)

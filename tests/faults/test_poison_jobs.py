@@ -1,4 +1,4 @@
-"""A job that kills its process cannot do so for ever, nor drag others with it."""
+"""A job that kills its process is given up, and other jobs survive it."""
 
 from __future__ import annotations
 

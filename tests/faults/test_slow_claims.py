@@ -1,4 +1,4 @@
-"""Claims that take long: what they hold so far is neither lost nor run twice."""
+"""Slow claims: the jobs that they hold are neither lost nor run twice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.support.proxy import Proxy
 
 PATIENT: dict[str, Any] = {"heartbeat_interval": 600, "lock_timeout": 7200}
-"""Heartbeats too slow for recovery to help."""
+"""Heartbeats that are too slow for recovery to matter."""
 
 
 def claims_alone(command: Mapping[str, Any]) -> bool:
@@ -75,7 +75,7 @@ async def test_a_stop_soon_after_a_lost_reply_hands_back_what_came_late(
     fault = proxy.strike("deliver late", claims)
     await monque.start()
     await fault.strikes()
-    # It is claimed a second time, so that the first claim finds another job when it arrives.
+    # Claim it a second time, so that the first claim finds another job when it arrives.
     await started.reach(1)
     await monque.enqueue("work", "second", run_at=datetime.now(UTC) - timedelta(hours=1))
     fault.release()

@@ -27,7 +27,7 @@ AGES_AGO = datetime.now(UTC) - timedelta(days=1)
 
 
 async def put(db: Db, **fields: object) -> ObjectId:
-    """Store a job of which every text that has GARBAGE in it is no UTF-8."""
+    """Store a job in which every text that contains GARBAGE is invalid UTF-8."""
     document = {
         "_id": ObjectId(),
         "name": "work",

@@ -11,7 +11,7 @@ STEADY = {"memory": 60 << 20, "objects": 50_000, "threads": 5, "tasks": 40, "con
 
 
 def lived(samples: int, kind: str = "", growth_each: float = 0) -> Story:
-    """Tell of a process that lived so long, and had more of one kind every second."""
+    """Return of a process that lived so long, and had more of one kind every second."""
     story = Story()
     for number in range(samples):
         grown = {kind: STEADY[kind] + number * growth_each} if kind else {}

@@ -1,4 +1,4 @@
-"""Jobs that wait for a write which fails or does not end."""
+"""Concurrent `enqueue` calls that wait for a write which fails or hangs."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ async def test_an_outage_fails_all_who_waited_and_nobody_after_it(
 
     assert fault.has_struck
     assert [type(result) for result in results] == [MonqueConnectionError] * 5
-    # Raising writes into an exception: no two callers share one.
+    # Raising an exception modifies it, so no two callers share one.
     assert len(set(map(id, results))) == 5
-    # The first was written, though nobody could say so; the rest were never sent.
+    # The first was written but not confirmed; the rest were never sent.
     assert [job.data for job in await stored_jobs(db)] == [0, afterwards.data]
 
 
@@ -84,7 +84,7 @@ async def test_a_group_that_nobody_waits_for_any_more_is_called_off(
     await asyncio.wait(tasks)
     await eventually(lambda: _writers() == 0)
 
-    # The next is not kept waiting by what was called off.
+    # The next call does not wait for the cancelled write.
     assert (await monque.enqueue("work", "afterwards")).data == "afterwards"
     await monque.stop()
 

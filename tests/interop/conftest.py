@@ -1,4 +1,4 @@
-"""Node, what it needs, and workers in it."""
+"""Fixtures for Node: its packages and its workers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LONGEST_INSTALL = 200
 
 @pytest.fixture(scope="session")
 def node_modules() -> Path:
-    """Give the packages of the Node side, installed once for each version of their lock file."""
+    """Return the directory with the packages of the Node side, installed once per lock file."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         pytest.skip("node and npm are not installed")
@@ -52,7 +52,7 @@ def node_modules() -> Path:
 
 
 def _install(npm: str, place: Path) -> str:
-    """Install what the lock file names; give what went wrong."""
+    """Install what the lock file names; return the error output if this fails."""
     for name in ("package.json", "package-lock.json"):
         shutil.copy(_SOURCES / name, place)
     try:
@@ -74,7 +74,7 @@ def _install(npm: str, place: Path) -> str:
 async def start_neighbour(
     node_modules: Path, uri: str, database_name: str
 ) -> AsyncIterator[StartNeighbour]:
-    """Give a way to start workers in Node, which end with the test."""
+    """Yield a function that starts workers in Node, which end with the test."""
     async with AsyncExitStack() as neighbours:
 
         async def start(**options: Any) -> Neighbour:
@@ -86,5 +86,5 @@ async def start_neighbour(
 
 @pytest.fixture
 async def neighbour(start_neighbour: StartNeighbour) -> Neighbour:
-    """Give one of them, with the options it has by default."""
+    """Yield a Node worker with default options."""
     return await start_neighbour()

@@ -33,20 +33,20 @@ _OPTIONS = {
     "maxRetries": 10,
     "baseRetryInterval": 1_000,
     "shutdownTimeout": 30_000,
-    # Seconds by default, since wake-ups come by a change stream; workers are registered late here.
+    # Seconds by default, since change streams wake Node up; here, workers are registered late.
     "safetyPollInterval": 100,
     "exact": False,
 }
 
 
 class NeighbourError(Exception):
-    """What a call in Node has thrown."""
+    """An exception that was thrown by a call in Node."""
 
 
 class Neighbour:
-    """A process of Node; its options are those of `@monque/core`, nearly all as by default.
+    """A Node process; its options are those of `@monque/core`, nearly all at their defaults.
 
-    It runs a stand-in for the package, unless `MONQUE_CORE` has the path of the real one.
+    It runs a stand-in for the package, unless `MONQUE_CORE` is set to the path of the real one.
     """
 
     def __init__(self, modules: Path, uri: str, database: str, **options: object) -> None:
@@ -58,14 +58,14 @@ class Neighbour:
         self._process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.Task[None] | None = None
         self.recovered = 0
-        """How many jobs it took for abandoned when it started."""
+        """How many jobs it recovered as stale when it started."""
 
     async def __aenter__(self) -> Self:
         self._process = await asyncio.create_subprocess_exec(
             "node",
             _PROGRAM,
             json.dumps(self._settings),
-            # Schedules without a time zone are UTC; JavaScript takes them for local time.
+            # Schedules without a time zone are UTC; JavaScript would read them as local time.
             env={
                 "NODE_PATH": str(self._modules),
                 "TZ": "UTC",
@@ -92,60 +92,60 @@ class Neighbour:
         await self.kill()
 
     async def enqueue(self, name: str, data: object, **options: object) -> dict[str, Any]:
-        """Let it store a job; give the document."""
+        """Store a job from Node; return the document."""
         return await self._ask("enqueue", name=name, data=data, options=options)
 
     async def schedule(
         self, cron: str, name: str, data: object, **options: object
     ) -> dict[str, Any]:
-        """Let it store a schedule; give the document."""
+        """Store a schedule from Node; return the document."""
         return await self._ask("schedule", cron=cron, name=name, data=data, options=options)
 
     async def work(self, name: str, handler: str = "quick", concurrency: int = 1) -> None:
-        """Let it run the jobs of a name; its handlers are `quick`, `fails` and `waits`."""
+        """Register a worker in Node; its handlers are `quick`, `fails` and `waits`."""
         await self._ask("work", name=name, handler=handler, concurrency=concurrency)
 
     async def retry(self, job: AnyJob) -> dict[str, Any]:
-        """Let it make a job pending that failed or was cancelled; return the document."""
+        """Retry a failed or cancelled job from Node; return the document."""
         return await self._ask("retry", id=job.id)
 
     async def stop(self) -> None:
-        """Let it begin to stop, which ends with its runs."""
+        """Begin to stop the Node worker; the stop completes when its runs end."""
         await self._ask("stop")
 
     async def ticks(self, cron: str, after: datetime, count: int) -> list[datetime]:
-        """Return when an expression fires in UTC, by the parser that Node uses."""
+        """Return when an expression fires in UTC, according to the parser that Node uses."""
         return cast("list[datetime]", await self._ask("ticks", cron=cron, after=after, count=count))
 
     async def let_runs_end(self) -> None:
-        """Let the runs end that wait."""
+        """End the runs that wait."""
         await self._ask("end")
 
     def of(self, what: str) -> list[dict[str, Any]]:
-        """Give what it said of one kind."""
+        """Return its messages of one kind."""
         return [line for line in self.said if line["what"] == what]
 
     async def hear(
         self, what: str, count: int = 1, seconds: float = PATIENCE
     ) -> list[dict[str, Any]]:
-        """Wait until it has said something so often."""
+        """Wait until it has sent this many messages of a kind."""
         await self.said.wait_until(lambda: len(self.of(what)) >= count, seconds)
         return self.of(what)
 
     async def see_end(self, job: AnyJob) -> None:
-        """Wait until it has written down how a job ended."""
+        """Wait until it has stored the outcome of a job."""
         await self.said.wait_until(lambda: any(line["id"] == job.id for line in self.of("ended")))
 
     def freeze(self) -> None:
-        """Suspend it, as a machine that swaps or is moved does."""
+        """Suspend the process, like a machine that swaps or migrates."""
         self._running().send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Resume the process."""
         self._running().send_signal(signal.SIGCONT)
 
     async def kill(self) -> None:
-        """End it as a crash would."""
+        """Kill the process, like a crash."""
         process = self._running()
         assert self._reader is not None
         with suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Counts that Node knows nothing of: it leaves them behind, and nobody suffers for it."""
+"""Claim counts, which Node does not know and leaves unchanged, do no harm."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_jobs_that_node_retries_after_python_gave_them_up_run_together_aga
     @monque.worker("import", concurrency=_JOBS)
     async def run(job: Job[int]) -> None:
         started.add(job.data)
-        # Jobs that were interrupted would be claimed one by one, each when the last has ended.
+        # Interrupted jobs would be claimed one at a time, each after the previous one ended.
         await started.reach(_JOBS)
 
     await monque.run_until_idle()

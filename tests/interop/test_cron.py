@@ -1,4 +1,4 @@
-"""Cron expressions fire when they do in Node, and Node accepts every one that is stored."""
+"""Cron expressions fire at the same times in Node, and Node accepts all that are stored."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NAMES = {
 
 
 def _any_expression(dice: random.Random) -> str:
-    """Return five or six fields, or fewer now and then, of all that a field can hold."""
+    """Return five or six cron fields, sometimes fewer, with every syntax a field may have."""
     fields = [_any_field(dice, kind) for kind in _LIMITS]
     return " ".join(fields[-dice.choice([6, 6, 5, 5, 5, 5, 4, 3, 2, 1]) :])
 
@@ -93,7 +93,7 @@ async def test_any_expression_fires_when_it_does_in_node(neighbour: Neighbour) -
             assert here == there, cron
         elif here is not None:
             rewritten += 1
-            # Node refuses it as it is, for a value that is named twice, but not as it is stored.
+            # Node rejects a value that is named twice, but accepts the stored form.
             assert await _ticks_in_node(neighbour, canonical_cron(cron), after) == here, cron
     assert accepted > _EXPRESSIONS / 2
     assert rewritten > 10

@@ -1,4 +1,4 @@
-"""What is in a job's data gets to the other side as it is, whatever its type."""
+"""The data of a job arrives unchanged on the other side, whatever its type."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _SAMPLES: dict[str, object] = {
 
 
 def _alike(value: object, other: object) -> bool:
-    """Compare as MongoDB stores: 3.0 is not 3, and an order of keys is an order."""
+    """Compare as MongoDB stores: 3.0 differs from 3, and the order of keys matters."""
     return encode({"": value}) == encode({"": other})
 
 
@@ -121,7 +121,7 @@ async def test_every_type_gets_from_node_to_python(
 
 
 def _element(kind: int, body: bytes) -> bytes:
-    """Give the BSON of a document whose "old" has a type that drivers only read."""
+    """Return the BSON of a document whose "old" has a type that drivers can read but not write."""
     content = bytes([kind]) + b"old\x00" + body
     return struct.pack("<i", len(content) + 5) + content + b"\x00"
 

@@ -1,4 +1,4 @@
-"""Each side stores jobs for the other, and goes on where the other failed."""
+"""Each side runs jobs of the other and continues where the other failed."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_a_job_that_node_failed_is_tried_again_by_python_after_about_the_s
     failed = await stored(db, job)
     assert (failed.status, failed.fail_count) == (JobStatus.PENDING, 1)
     assert failed.fail_reason == 'no luck with "Ada"'
-    # Two seconds, and up to a quarter of that more or less.
+    # Two seconds, ± 25 %.
     assert 1.4 <= (failed.next_run_at - failed.updated_at) / timedelta(seconds=1) <= 2.6
 
     await neighbour.kill()

@@ -1,4 +1,4 @@
-"""Neither side takes a live job of the other, and each takes those of the dead."""
+"""Neither side takes live jobs of the other, and each side recovers stale jobs of the other."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 _LONG_AGO = timedelta(days=3)
 _CUT_OFF: MonqueOptions = {"heartbeat_interval": 600, "lock_timeout": 1800}
-"""Of an instance that does not show that it lives, and does not notice what it loses."""
+"""Options of an instance that sends no heartbeats and does not notice that it lost a claim."""
 
 
 async def _lock_long_ago(db: AsyncDatabase[dict[str, Any]], job: AnyJob) -> None:
-    """Let a job have been claimed days ago."""
+    """Backdate the claim of a job by days."""
     long_ago = datetime.now(UTC) - _LONG_AGO
     await jobs_in(db).update_one({"_id": job.id}, {"$set": {"lockedAt": long_ago}})
 
 
 class _Export:
-    """A handler in Python that ends when it is let."""
+    """A Python handler that ends when the test says so."""
 
     def __init__(
         self, monque: Monque, error: Exception | None = None, concurrency: int = 1

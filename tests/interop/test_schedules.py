@@ -1,4 +1,4 @@
-"""A schedule with a key is one, whichever side declares it, and goes on whichever side runs it."""
+"""Schedules with a key are unique across both sides and continue on either side."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_both_sides_at_once_make_one_schedule_per_key(
                 return_exceptions=True,
             ),
         )
-        # Of calls at the same moment, Node may refuse some: it does not send them again.
+        # Node does not retry concurrent calls, so some of them may be rejected.
         refused = [result for result in of_node if isinstance(result, BaseException)]
         assert all("E11000" in str(error) for error in refused)
         stored_by_node = {result["_id"] for result in of_node if isinstance(result, dict)}

@@ -1,4 +1,4 @@
-"""What Node's `stop()` means for the jobs that still run."""
+"""What `stop()` of Node does to the jobs that are still running."""
 
 from __future__ import annotations
 

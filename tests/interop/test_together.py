@@ -1,4 +1,4 @@
-"""Both sides work off one queue, and every job runs once."""
+"""Python and Node work on one queue, and every job runs once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_two_thousand_jobs_run_once_each_on_one_side_or_the_other(
     @monque.worker("count", concurrency=10)
     async def count(job: Job[int]) -> None:
         in_python.add(job.data)
-        # Claims come in batches here: without a wait, nothing would be left for Node.
+        # Python claims in batches: if its jobs took no time, none would be left for Node.
         await neighbour.hear("started", _SHARE_OF_NODE)
 
     async with monque:

@@ -1,4 +1,4 @@
-"""The worker in Node writes what the page on the document format tells other programs to write."""
+"""Node writes what the page on the document format prescribes for other programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OF_ABANDONED = {"lockedAt", "lastHeartbeat", "heartbeatInterval"}
 
 
 async def _writes(db: AsyncDatabase[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Give the filter and the update of everything that the server was told to change."""
+    """Return the filter and the update of every update that was sent to the server."""
     seen = []
     async for entry in db["system.profile"].find({"ns": f"{db.name}.monque_jobs"}):
         command = entry["command"]
@@ -31,7 +31,7 @@ async def _writes(db: AsyncDatabase[dict[str, Any]]) -> list[tuple[dict[str, Any
 
 
 def _fits(promise: Promise, query: dict[str, Any], update: dict[str, Any]) -> bool:
-    """Tell whether a write is of this row: all that is needed, and nothing that is not told."""
+    """Return whether a write matches this row: every required field, and no undocumented one."""
     sets, removes = update.get("$set", {}), update.get("$unset", {})
     changed = {sets["status"]} if "status" in sets else set()
     demanded = query.keys() - (_OF_ABANDONED if promise.filter.is_of_abandoned else set())

@@ -1,4 +1,4 @@
-"""A key is one, whichever side enqueues under it."""
+"""Unique keys hold across both sides."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_both_sides_at_once_make_one_job_per_key(
                 return_exceptions=True,
             ),
         )
-        # Of calls at the same moment, Node may refuse some: it does not send them again.
+        # Node does not retry concurrent calls, so some of them may be rejected.
         refused = [result for result in of_node if isinstance(result, BaseException)]
         assert all("E11000" in str(error) for error in refused)
         stored_by_node = {result["_id"] for result in of_node if isinstance(result, dict)}

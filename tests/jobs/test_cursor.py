@@ -1,4 +1,4 @@
-"""A cursor goes out and comes back, and nothing else comes back as a cursor."""
+"""Cursors survive encoding and decoding, and nothing else is accepted as a cursor."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def in_utc(value: Any) -> Any:
 
 
 def plain(cursor: Cursor) -> list[Any]:
-    """Give what a cursor holds, times in UTC as the driver takes naive ones to be."""
+    """Yield contents of cursors; naive times are UTC, as the driver reads them."""
     ends = (cursor.first, cursor.last)
     return [(in_utc(place.value), in_utc(place.id)) for place in ends]
 
@@ -69,7 +69,7 @@ def test_any_changed_character_is_noticed(cursor: Cursor, data: st.DataObject) -
 
 
 def test_no_last_character_stands_for_another() -> None:
-    """Where the last character carries spare bits, other characters mean the same bytes."""
+    """If the last character has spare bits, several characters decode to the same bytes."""
     for length in range(1, 5):
         text = Cursor(Place("x" * length, 1), Place("y", 2)).encode(LIST)
         for other in ALPHABET:
@@ -136,7 +136,7 @@ def test_half_a_surrogate_pair_is_refused(half: str) -> None:
 
 
 def test_it_does_not_hold_the_filter() -> None:
-    """A cursor goes through addresses and logs; what was asked for stays out of it."""
+    """Cursors appear in URLs and logs, so they must not contain the filter."""
     text = a_cursor().encode("-created_at secret")
     sealed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     assert b"secret" not in sealed

@@ -21,7 +21,7 @@ def program(path: Path) -> Path:
 
 @pytest.fixture
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An environment without any mongod, and the directory to put some into."""
+    """Remove every mongod from the environment; return a directory to put one into."""
     monkeypatch.delenv("MONQUE_MONGOD", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])

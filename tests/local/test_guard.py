@@ -27,7 +27,7 @@ print(json.dumps([[node.pid, str(node.path)] for node in mongo.nodes]), flush=Tr
 
 
 class Owner:
-    """A process that starts a LocalMongo, then does `then`."""
+    """A process that starts a LocalMongo, then runs `then`."""
 
     def __init__(self, then: str, **arguments: Any) -> None:
         self.process = subprocess.Popen(
@@ -129,7 +129,7 @@ except KeyboardInterrupt:
 """
     with Owner(wait) as owner:
         assert owner.says() == "waiting"
-        # In a terminal Ctrl-C reaches the whole process group, not the owner alone.
+        # In a terminal, Ctrl-C reaches the whole process group, not the owner alone.
         os.killpg(owner.process.pid, signal.SIGINT)
         assert owner.says() == "True"
         assert owner.process.wait(120) == 0

@@ -69,7 +69,7 @@ async def test_the_event_loop_goes_on_while_it_starts_and_stops() -> None:
         while_starting, turns = turns, 0
     turning.cancel()
 
-    # A loop that is blocked turns about once.
+    # A blocked loop would iterate about once.
     assert while_starting > 5
     assert turns > 2
 
@@ -147,7 +147,7 @@ def test_another_replica_takes_over_when_the_primary_is_killed() -> None:
 
 
 def _insert_when_possible(client: MongoClient[dict[str, Any]], document: dict[str, Any]) -> None:
-    # Writes are retried once by the driver, which an election can outlast.
+    # The driver retries writes once, which may not outlast an election.
     for _ in range(20):
         try:
             client.test.things.replace_one({"_id": document["_id"]}, document, upsert=True)
@@ -180,7 +180,7 @@ def test_a_path_is_kept_and_found_again_on_other_ports(tmp_path: Path, replicas:
 
 
 def port_of_our_own(count: int = 1) -> int:
-    """Give the first of so many free ports where no other test's server looks for one."""
+    """Return the first of this many free ports outside the range that other tests use."""
     for port in random.sample(range(10_000, 20_000, count), 100):
         with ExitStack() as probes, suppress(OSError):
             for offset in range(count):

@@ -1,4 +1,4 @@
-"""Which changes make a task run, and for what."""
+"""Which changes trigger a task, and what its run gets."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_documents_that_are_there_already_run_once(monque: Monque, orders:
 async def test_equal_ids_in_two_collections_of_one_batch_are_two_documents(
     db: AsyncDatabase[dict[str, Any]], client: AsyncMongoClient[dict[str, Any]]
 ) -> None:
-    # What is debounced for so long gathers for half of that, and may do so here.
+    # With such a long debounce, changes may be buffered for up to half of it.
     monque = Monque(db, reactive_options=ReactiveOptions(flush_interval=0.5))
     orders = note_runs(monque, "orders", name="order", debounce=1)
     returns = note_runs(monque, "returns", name="return", debounce=1)
@@ -152,7 +152,7 @@ async def test_deleting_and_inserting_again_with_the_same_id_runs_again(
         await orders.insert_one({"_id": 1, "total": 5})
         await settle(monque)
         assert (await record_of(monque)).id == first.id
-        # Also when both come in one batch, where only the end of it can be seen.
+        # Also when both arrive in one batch, where only the last state is visible.
         await orders.delete_one({"_id": 1})
         await orders.insert_one({"_id": 1, "total": 5})
         await settle(monque)
@@ -216,7 +216,7 @@ FILTERS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
 async def test_filters_mean_what_they_mean_to_the_server(
     monque: Monque, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
-    """What matches and what does not, both when a task is new and when a document changes."""
+    """What matches and what does not, both for a new task and for a changed document."""
     collections = {f"orders_{i}": case for i, case in enumerate(FILTERS)}
     ran = {
         name: note_runs(monque, name, name=name, filter=filter)

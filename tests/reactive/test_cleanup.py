@@ -1,4 +1,4 @@
-"""When the records of documents that are gone go, too."""
+"""When the records of deleted documents are deleted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def monque_options() -> MonqueOptions:
-    """Look often, for the clock is moved by hand."""
+    """Search often, because the clock is moved by hand."""
     return {"reactive_options": ReactiveOptions(flush_interval=0.01, cleanup_interval=0.1)}
 
 
@@ -69,7 +69,7 @@ async def _are(monque: Monque, ids: list[str]) -> bool:
 
 
 async def _has_been_cleaned(db: AsyncDatabase[dict[str, Any]]) -> None:
-    """Wait for another look, which removes what was long gone, unless nothing is to be removed."""
+    """Wait for another cleanup pass, which deletes expired records unless `expected` is empty."""
     long_ago = datetime(2000, 1, 1, tzinfo=UTC)
     stale = {"task": "invoice", "sourceDocId": "stale", "status": "completed"}
     await db.orders_tasks.insert_one({**stale, "unmatchedAt": long_ago, "updatedAt": long_ago})
@@ -146,7 +146,7 @@ async def test_documents_that_went_unseen_are_cleaned_up_too(
     async with monque:
         await settle(monque)
     await orders.delete_one({"_id": 1})
-    # Nobody will tell of it.
+    # No event will report this deletion.
     await db.monque_jobs_meta.delete_one({"_id": f"reactive:stream:{db.name}"})
     async with monque:
         await eventually(lambda: _are_only_two(monque))

@@ -1,4 +1,4 @@
-"""How long a task waits for its document to be quiet."""
+"""How long a task waits until its document stops changing."""
 
 from __future__ import annotations
 

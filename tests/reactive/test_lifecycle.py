@@ -26,7 +26,7 @@ QUICK = ReactiveOptions(flush_interval=0.01)
 
 async def test_every_kind_of_handle_serves(any_db: Any, orders: Orders) -> None:
     monque = Monque(any_db, reactive_options=QUICK)
-    # A collection of the handle's own kind names its place as well as a text does.
+    # A collection object names a collection as well as a text does.
     ran = note_runs(monque, any_db["orders"])
     async with monque:
         await orders.insert_one({"_id": 1})
@@ -146,7 +146,7 @@ async def test_jobs_and_tasks_share_the_slots_of_an_instance(db: Db, orders: Ord
         await settle(monque)
     assert (order.count("job"), order.count("task")) == (100, 100)
     assert most == 2
-    # Neither waits for the end of the other: both are among the first half.
+    # Neither waits for the other to finish: both are among the first half.
     both = order[:150]
     assert both.count("job") >= 20
     assert both.count("task") >= 20
@@ -186,7 +186,7 @@ async def test_tasks_without_asyncio(blocking_db: Database[dict[str, Any]]) -> N
 
 
 async def test_planning_goes_on_after_the_server_was_away(db: Db, orders: Orders) -> None:
-    """A stream that ends, as by an operator's hand, is opened again where it was."""
+    """A change stream that is ended, for example by an operator, resumes where it was."""
     monque = Monque(db, reactive_options=QUICK)
     ran = note_runs(monque)
     async with monque:

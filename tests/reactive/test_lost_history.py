@@ -1,4 +1,4 @@
-"""Changes that the stream cannot tell of: it is cut off, or what it was about is gone."""
+"""Changes that the stream cannot report: the oplog rolled over, or the collection is gone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUICK = ReactiveOptions(flush_interval=0.01, leader_lease=3)
 
 
 async def push_out_of_the_oplog(db: Db, token: Any) -> None:
-    """Write until the server has forgotten what followed a token."""
+    """Write until the server has dropped the history after a resume token."""
     filling = [{"fill": "x" * 10**6} for _ in range(10)]
 
     async def is_forgotten() -> bool:

@@ -1,4 +1,4 @@
-"""Looking at reactive tasks, and running them again."""
+"""Listing reactive tasks, and running them again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 async def fill(monque: Monque, db: Db) -> None:
-    """Leave three completed orders, one failed, and a return."""
+    """Leave three completed orders, a failed one, and a return."""
 
     @monque.reactive("orders", name="invoice", debounce=0, retry=Fixed(1, max_attempts=1))
     async def invoice(task: ReactiveTask) -> None:

@@ -1,4 +1,4 @@
-"""What goes wrong with one task, one document or one moment harms no other."""
+"""A failure in one task or document does not harm the others."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_a_throttled_task_takes_no_slot_from_jobs(
         await throttled.reach(1)
         await monque.enqueue_many("send", range(20))
         await jobs.reach(20)
-        # Nor is it waited for: it is not due before its hour is over.
+        # `run_until_idle` does not wait for it: it is due only in an hour.
         await settle(monque)
         assert len(throttled) == 1
 

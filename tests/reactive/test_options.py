@@ -1,4 +1,4 @@
-"""Nonsense is refused when a task is registered, by the name of the option."""
+"""Invalid options are rejected at registration; the error names the option."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents and tasks that cannot be planned hold up nobody else."""
+"""Documents and tasks that cannot be planned do not block the others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def test_a_bad_document_is_reported_and_parked_and_runs_once_it_is_mended(
         (event,) = happenings.of("task:error")
         (task,) = (await monque.get_reactive_stats()).tasks
         assert (task.parked, task.reconciling, task.error) == (1, False, None)
-        # Others are planned as before, also in one batch with it.
+        # Other documents are planned as before, also in the same batch.
         await orders.update_many({"_id": {"$in": [7, 8]}}, {"$set": {"note": 1}})
         await orders.insert_one({"_id": 10, "lines": [1]})
         await settle(monque)
@@ -65,7 +65,7 @@ async def test_a_task_that_cannot_be_planned_loses_nothing_until_it_can(
     async with monque:
         await orders.insert_one({"_id": 1, "total": 1})
         await settle(monque)
-        # A rule of the operators that no record meets.
+        # A validator that no record satisfies.
         await db.command("collMod", "orders_tasks", validator={"never": True})
         await orders.update_one({"_id": 1}, {"$set": {"total": 2}})
         await orders.insert_one({"_id": 2, "total": 1})

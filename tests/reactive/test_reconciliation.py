@@ -1,4 +1,4 @@
-"""Examining all documents of a task, for what was missed or has a new meaning."""
+"""Reconciliation: examining all documents of a task for missed or redefined work."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QUICK = ReactiveOptions(flush_interval=0.01, flush_size=2, leader_lease=2)
 
 
 def restarted(db: Db, clock: MovableClock) -> Monque:
-    """Give an instance of another life, for which tasks can be declared differently."""
+    """Yield a later instance, which can declare tasks differently."""
     pace = ReactiveOptions(flush_interval=0.01, flush_size=2)
     return Monque(db, clock=clock, reactive_options=pace)
 
@@ -38,7 +38,7 @@ async def test_a_new_task_examines_what_is_there_in_batches_and_says_so(
 ) -> None:
     monque = restarted(db, clock)
     happenings, ran = Happenings(monque), note_runs(monque)
-    # Ids of types that a plain comparison would take for different worlds.
+    # Ids of types that are never equal under a plain comparison.
     ids = [None, 1, 2.5, "a", {"b": 1}, ObjectId(), True][1:]
     await orders.insert_many([{"_id": id} for id in ids])
     async with monque:
@@ -102,7 +102,7 @@ async def test_it_can_be_asked_for_by_name(monque: Monque, db: Db, orders: Order
     async with monque:
         await orders.insert_many([{"_id": 1}, {"_id": 2}])
         await settle(monque)
-        # As if it had been missed.
+        # As if the change had been missed.
         await db.orders_tasks.delete_one({"sourceDocId": 2})
         await monque.reconcile("invoice")
         await settle(monque)
@@ -204,7 +204,7 @@ async def test_a_new_version_runs_again_what_it_asks_for(
         await db.orders_tasks.update_one(
             {"sourceDocId": 2}, {"$set": {"status": "failed", "nextRunAt": None}}
         )
-        # What is gone has nothing to run for.
+        # A document that is gone has nothing to run for.
         await orders.delete_one({"_id": 3})
         await settle(before)
     for instance in (same, after):

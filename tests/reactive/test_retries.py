@@ -1,4 +1,4 @@
-"""When a failed run is tried again, and when it is given up."""
+"""When a failed run is retried, and when it is given up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def fail_always(monque: Monque, **options: Any) -> Tally[int]:
-    """Register a task whose every run fails; gives the attempts it saw."""
+    """Register a task whose runs all fail; return the attempts that it saw."""
     attempts: Tally[int] = Tally()
 
     async def fail(task: ReactiveTask) -> None:

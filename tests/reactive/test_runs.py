@@ -1,4 +1,4 @@
-"""What a handler is given, and what it can do with its run."""
+"""What a handler receives, and what it can do with its run."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ async def test_a_deferred_run_runs_again_then_whatever_the_handler_does_after(
     assert waiting.due_at == done.due_at == clock.now() - timedelta(minutes=1)
     assert waiting.history[-1].status == "deferred"
     assert waiting.last_error == ("OSError: busy" if fails else None)
-    # What the handler asked for is no attempt, unless it failed.
+    # A deferral does not count as an attempt, unless the run failed.
     assert ran == [1, 2 if fails else 1]
     assert (done.status, done.last_error) == ("completed", None)
     assert [event.will_retry for event in happenings.of("task:fail")] == ([True] if fails else [])
@@ -208,7 +208,7 @@ async def test_a_throttled_task_starts_no_run_here_for_a_while(
     (first, throttled_at), (second, started_at) = ran
     assert (first, second) == (1, 2)
     assert started_at >= throttled_at + 0.5
-    # Other tasks are not held up, be they of the same collection.
+    # Other tasks are not delayed, even on the same collection.
     assert sorted(other) == [(1, {}), (2, {})]
 
 

@@ -1,4 +1,4 @@
-"""A run that is completed in the handler's own transaction."""
+"""Runs that complete in the handler's own transaction."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 async def invoices(db: Db) -> AsyncCollection[dict[str, Any]]:
-    """Give the collection that transactions write to."""
+    """Return the collection that the transactions write to."""
     return await db.create_collection("invoices")
 
 
@@ -70,7 +70,7 @@ async def test_a_transaction_that_the_driver_retries_completes_once(
             await task.complete(session=session)
             await db.invoices.insert_one({"order": task.source_id}, session=session)
             if len(attempts) < 3:
-                # What a server says when the whole transaction may be tried again.
+                # The error with which a server allows the whole transaction to be retried.
                 raise OperationFailure(
                     "try again", 112, {"errorLabels": ["TransientTransactionError"]}
                 )
@@ -152,7 +152,7 @@ async def test_renewals_leave_an_open_transaction_alone_and_keep_the_other_runs(
         async with client.start_session() as session, await session.start_transaction():
             await db.invoices.insert_one({"order": task.source_id}, session=session)
             await task.complete(session=session)
-            # Three renewals: one that met the transaction would wait for it, or abort it.
+            # Three renewals: one that met the transaction would wait for it or abort it.
             await _for_seconds(1.3)
 
     async with monque:

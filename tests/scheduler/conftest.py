@@ -1,4 +1,4 @@
-"""A MongoDB without a replica set, beside the usual one."""
+"""Fixtures: a MongoDB without a replica set, and handles of the test's database."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def standalone_uri() -> Iterator[str]:
-    """Give the connection string of a server that has neither change streams nor transactions."""
+    """Yield the connection string of a server without change streams and transactions."""
     with LocalMongo(standalone=True) as mongo:
         yield mongo.uri
 
 
 @pytest.fixture
 async def standalone_db(standalone_uri: str) -> AsyncIterator[AsyncDatabase[dict[str, Any]]]:
-    """Give a fresh database on it."""
+    """Yield a fresh database on it."""
     async with AsyncMongoClient[dict[str, Any]](standalone_uri) as client:
         name = f"test_{uuid4().hex}"
         yield client[name]
@@ -36,9 +36,9 @@ async def standalone_db(standalone_uri: str) -> AsyncIterator[AsyncDatabase[dict
 
 @pytest.fixture(params=["async", "blocking"])
 def any_db(request: pytest.FixtureRequest) -> AnyDatabase:
-    """Give the test's database on the event loop and in threads.
+    """Return the test's database as an async and as a blocking handle.
 
-    A Motor handle is left out: to all but `Driver` it is the blocking one that Motor wraps.
+    Motor is left out: only `Driver` distinguishes it from the blocking handle that it wraps.
     """
     handle: AnyDatabase = request.getfixturevalue(
         {"async": "db", "blocking": "blocking_db"}[request.param]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ShortThenLong:
-    """A worker that is used to short jobs, and claims ahead, when it meets long ones."""
+    """A worker that had short jobs, and therefore prefetches, when it gets long ones."""
 
     def __init__(self, db: AsyncDatabase[dict[str, Any]]) -> None:
         self.monque = Monque(db, **NO_POLLS)
@@ -93,7 +93,7 @@ async def test_jobs_claimed_ahead_go_back_uncounted_at_stop(
         await hand_back(dispatcher)
         handed_back.set()
 
-    # A release in the log may be one of before the stop, where machine or jobs are slow.
+    # A release in the log may come from before the stop if the machine or the jobs are slow.
     monkeypatch.setattr(Dispatcher, "release_unstarted", tell_when_done)
     async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
         db = client[database_name]

@@ -1,4 +1,4 @@
-"""Keeping the slots filled."""
+"""The dispatcher fills free slots."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_short_jobs_are_claimed_and_settled_many_at_a_time(
         async with monque:
             await runs.reach(1000)
 
-    # Twenty slots and a round trip for each claim would make fifty of them.
+    # Twenty slots and one round trip per claim would take fifty of them.
     assert 2 <= sum(map(claims, log.sent)) <= 60
     assert 3 <= sum(map(settles, log.sent)) <= 60
 

@@ -1,4 +1,4 @@
-"""Starting and stopping, again and again: nothing is lost and nothing is left behind."""
+"""Repeated start and stop: nothing is lost and nothing is left behind."""
 
 from __future__ import annotations
 

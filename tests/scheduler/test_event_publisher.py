@@ -1,4 +1,4 @@
-"""What listeners are told, and the log where nobody listens."""
+"""Events, and log records for errors without a listener."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ async def test_trouble_of_the_scheduler_itself_is_told_without_a_job(
 
     assert error == JobErrored(error.error, None)
     assert isinstance(error.error, MonqueConnectionError)
-    # One outage, told once: not once for every part that has met it.
+    # One outage, reported once, not once by every component that hits it.
     assert len(happenings.of("job:error")) == 1
 
 

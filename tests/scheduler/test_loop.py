@@ -1,4 +1,4 @@
-"""Tasks of our own, and how they are ended."""
+"""Background tasks and how they are ended."""
 
 from __future__ import annotations
 

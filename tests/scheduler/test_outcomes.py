@@ -1,4 +1,4 @@
-"""What follows when a run ends: done, tried again, given up, or due at the next tick."""
+"""What follows the end of a run: completion, retry, failure, or the next tick."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
 @pytest.fixture
 def clock() -> MovableClock:
-    """Give a clock that stands at half past noon's first minute."""
+    """Return a clock that stands still at 12:30."""
     return MovableClock(NOON + timedelta(seconds=30))
 
 
@@ -187,7 +187,7 @@ async def test_a_recurring_job_moves_to_its_next_tick_and_missed_ticks_collapse(
             clock.set(max(clock.now(), after.next_run_at))
 
     minutes = [(tick - NOON) // timedelta(minutes=1) for tick in ticks]
-    # One second after :05; from :10 till :22; from :25 till the very tick of :30; at once.
+    # One second after :05; from :10 to :22; from :25 to exactly :30; immediately.
     assert minutes == [10, 25, 35, 40]
     assert len(await stored_jobs(db)) == 1
 

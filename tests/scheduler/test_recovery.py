@@ -1,4 +1,4 @@
-"""Bringing back the jobs of instances that died."""
+"""Recovering the jobs of dead instances."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def claimed(
     silent_for: float | None, interval: float | None, locked_for: float, **fields: object
 ) -> dict[str, Any]:
-    """Give a job that somebody claimed, with durations in seconds and None for no such field."""
+    """Return a claimed job; durations are seconds, and None leaves a field out."""
     now = datetime.now(UTC)
     document = {
         "_id": ObjectId(),
@@ -76,7 +76,7 @@ STALE = {
 }
 ALIVE = {
     "silent for less than three intervals": partial(claimed, 50, 40, 5000),
-    # As Node leaves it, which never renews the lock.
+    # As stored by Node, which never renews the lock.
     "beating, though locked for long": partial(claimed, 10, 30, 100_000),
     "silent, but of a longer interval than ours": partial(claimed, 1000, 600, 5000),
     "no interval, locked lately": partial(claimed, 1000, None, 60),
@@ -302,7 +302,7 @@ async def test_a_slow_answer_does_not_put_recovery_off(
             await enqueueing
             hours = 3600.0
             await jobs_in(db).insert_one(claimed(5 * hours, 1 * hours, 5 * hours))
-            # A pass or two, not three heartbeats of an hour.
+            # One or two recovery passes, not three heartbeats of an hour.
             await happenings.reach("stale:recovered")
 
 
@@ -357,7 +357,7 @@ async def test_recovered_jobs_are_run_at_once_by_who_recovered_them(
 
 
 def _stored(document: dict[str, Any]) -> dict[str, Any]:
-    """Give a document as it is read back: in milliseconds."""
+    """Return a document as it is read back: with times in milliseconds."""
     return {key: _to_milliseconds(value) for key, value in document.items()}
 
 
@@ -407,7 +407,7 @@ async def test_more_spent_jobs_than_fit_a_batch_are_all_failed_at_once(
 async def test_owners_may_renew_their_claims_when_an_instance_is_born(
     uri: str, db: AsyncDatabase[dict[str, Any]], is_alive: bool
 ) -> None:
-    # As after an outage of MongoDB, of which a newcomer knows nothing.
+    # As after an outage of MongoDB, which a new instance did not see.
     job = claimed(200, 30, 200)
     await jobs_in(db).insert_one(job)
     log = CommandLog()

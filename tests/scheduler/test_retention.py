@@ -1,4 +1,4 @@
-"""Deleting finished jobs once they are old enough."""
+"""Deleting finished jobs when they are old enough."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def deletes(command: Mapping[str, Any]) -> bool:
 
 
 def finished(status: str, age: float, **fields: object) -> dict[str, Any]:
-    """Give a job last changed so many seconds ago, and created long before that."""
+    """Return a job that was last changed this many seconds ago, and created long before that."""
     now = datetime.now(UTC)
     return {
         "name": "work",
@@ -169,7 +169,7 @@ async def test_two_instances_never_delete_at_once(
                     return not await jobs_in(db).count_documents({})
 
                 await eventually(is_done)
-                # The lease is given back after each round: now the other has its turn, too.
+                # The lease is released after each round, so the other instance gets its turn.
                 await jobs_in(db).insert_one(finished("completed", 1000))
                 await eventually(is_done)
 
@@ -204,7 +204,7 @@ async def test_the_lease_of_an_instance_that_died_runs_out(
 
 
 class TestWithoutRetention:
-    """Finished jobs stay for ever unless told otherwise, and the log says so when it matters."""
+    """Finished jobs are kept forever by default, and the log warns when they become many."""
 
     async def test_a_collection_that_grows_is_warned_of_at_the_start_and_when_it_has_doubled(
         self,

@@ -80,7 +80,7 @@ async def test_handlers_get_the_job_as_claimed(
 
 
 class Handlers:
-    """Everything that can be called with a job."""
+    """Every kind of callable that can be called with a job."""
 
     def __init__(self, runs: Tally[tuple[str, bool]]) -> None:
         self._runs = runs
@@ -180,7 +180,7 @@ class UnspeakableError(Exception):
 
 
 class Ending(BaseException):
-    """As `KeyboardInterrupt` is one."""
+    """A `BaseException`, like `KeyboardInterrupt`."""
 
 
 EXCEPTIONS = [
@@ -249,7 +249,7 @@ async def test_stop_iteration_is_a_failure_too(
     async with monque:
         await happenings.reach("job:fail")
 
-    # Neither a coroutine nor a future can carry it, so Python wraps it.
+    # Neither a coroutine nor a future can raise it, so Python wraps it.
     assert "raised StopIteration" in str((await stored(db, job)).fail_reason)
 
 

@@ -1,4 +1,4 @@
-"""Stopping with jobs under way."""
+"""Stopping while jobs are running."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ async def test_a_thread_that_outlasts_the_timeout_is_left_and_so_is_its_job(
     assert threads == list(starts)
     assert threads[0].daemon
     assert not leftovers.tasks
-    # Its outcome comes too late to be written: the job runs again elsewhere.
+    # Its outcome comes too late to be written: the job runs again on another instance.
     assert await stored(db, job) == left
     assert not happenings.of("job:complete")
 
@@ -296,7 +296,7 @@ async def test_jobs_are_kept_alive_while_stop_waits_for_them(
             heartbeats.add((await stored(db, job)).last_heartbeat)
             return len(heartbeats) > 6
 
-        # More than the three heartbeats after which a silent one would be taken for dead.
+        # More than the three heartbeats after which a silent instance counts as dead.
         await eventually(has_beaten_often)
         assert not stopping.done()
         may_end.set()

@@ -151,7 +151,7 @@ async def test_a_thread_past_its_timeout_keeps_slot_and_claim_until_it_returns(
     async with monque:
         await starts.reach(1)
         claimed = await stored(db, late)
-        # Several heartbeats long, the timeout has passed and the thread still runs.
+        # Several heartbeats later, the timeout has passed and the thread still runs.
         await eventually_renewed(db, claimed, times=4)
         during = await stored(db, late)
         assert starts == ["late"]
@@ -172,7 +172,7 @@ async def test_a_thread_past_its_timeout_keeps_slot_and_claim_until_it_returns(
 async def eventually_renewed(
     db: AsyncDatabase[dict[str, Any]], job: Job[Any], *, times: int
 ) -> None:
-    """Wait until a job's heartbeat has been seen to move so often."""
+    """Wait until a job's heartbeat has moved this many times."""
     seen = {job.last_heartbeat}
     async with asyncio.timeout(120):
         while len(seen) <= times:

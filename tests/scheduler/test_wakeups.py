@@ -1,4 +1,4 @@
-"""What makes an instance look at the queue."""
+"""What wakes an instance up to look for due jobs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.conftest import AnyDatabase
 
 ON_TIME = timedelta(seconds=5)
-"""As late as a loaded machine may make a job; a poll would come after 30 s or an hour."""
+"""The longest delay on a loaded machine; a poll would come after 30 s or an hour."""
 
 
 async def test_jobs_start_when_they_become_due_and_no_poll_is_needed(any_db: AnyDatabase) -> None:
@@ -263,7 +263,7 @@ async def test_an_idle_instance_sends_one_command_per_look(uri: str, database_na
 async def test_jobs_beyond_what_is_known_ahead_start_on_time_too(
     db: AsyncDatabase[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Due times are asked for a window at a time; many short ones stand for many long ones.
+    # Due times are read for one time window after another; many short ones stand in for long ones.
     monkeypatch.setattr("monque_core.scheduler.lookahead._LONGEST_SPAN", timedelta(seconds=0.4))
     monque, elsewhere = Monque(db, **NO_POLLS), Monque(db)
     starts = Tally[tuple[int, timedelta]]()

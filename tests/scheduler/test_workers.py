@@ -28,7 +28,7 @@ async def handle(job: Job[Any]) -> None:
 
 
 async def look_at_the_queue(monque: Monque) -> None:
-    """Have a job of another name run: by then, whatever could start has started."""
+    """Run a job of another name: once it ran, everything that could start has started."""
     done = asyncio.Event()
     monque.once("job:complete", lambda _: done.set())
     await monque.enqueue("probe", None)
@@ -178,7 +178,7 @@ async def test_a_worker_replaced_while_it_runs_finishes_and_its_slot_is_counted(
             if job.data == 1:
                 await may_end.wait()
 
-        # Two slots now, one of which the old handler still has: the other is served at once.
+        # Two slots now, one of which the old handler still has: the other one is filled at once.
         await runs.reach(2)
         await look_at_the_queue(monque)
         assert runs == ["old 0", "new 1"]

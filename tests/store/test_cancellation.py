@@ -1,4 +1,4 @@
-"""Calls of the driver that are cancelled more than once."""
+"""Driver calls that are cancelled more than once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NOBODY = "mongodb://127.0.0.1:1/?directConnection=true"
 
 @pytest.fixture
 async def lonely() -> AsyncIterator[Driver]:
-    """Give a database whose server nobody can find."""
+    """Yield a database whose server cannot be found."""
     client = AsyncMongoClient[dict[str, Any]](_NOBODY, serverSelectionTimeoutMS=2000)
     async with client:
         yield Driver(client["shop"])

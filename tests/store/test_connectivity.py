@@ -1,4 +1,4 @@
-"""Whether MongoDB has answered lately, and whether a silence was its own."""
+"""Whether MongoDB answered recently, and who caused a gap between heartbeats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from monque_core.store.connectivity import Connectivity
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Give what the monotonic clock shows; tests change it in place."""
+    """Return the reading of the monotonic clock; tests change it in place."""
     shown = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: shown[0])
     return shown
@@ -20,7 +20,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture
 def contact(clock: list[float]) -> Connectivity:
-    """Give a contact that has been made once."""
+    """Return a connectivity tracker that has seen one answer."""
     contact = Connectivity()
     contact.made(clock[0])
     return contact

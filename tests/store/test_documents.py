@@ -1,4 +1,4 @@
-"""The job document and the `Job` are the same thing in two spellings."""
+"""The job document and `Job` hold the same data under different names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The indexes an instance makes, and leaves alone."""
+"""The indexes that an instance creates, and those that it leaves alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def indexes_of(db: Db, collection_name: str = "monque_jobs") -> dict[str, 
 
 
 async def make_those_of_node(db: Db) -> None:
-    """Make the indexes of `@monque/core`, which gives them no names."""
+    """Create the indexes of `@monque/core`, which have default names."""
     jobs = jobs_in(db)
     await jobs.create_index({"status": 1, "nextRunAt": 1})
     await jobs.create_index(
@@ -50,7 +50,7 @@ def test_every_index_has_a_name_of_our_own(index: dict[str, Any]) -> None:
 
 
 def test_every_index_but_that_of_the_names_is_partial() -> None:
-    """It is for looking at all jobs of a name; no change of status ever touches it."""
+    """It serves queries for all jobs of a name; no change of status touches it."""
     full = [index for index in ALL if "partialFilterExpression" not in index]
     assert [index["name"] for index in full] == ["monque_py_name"]
     assert list(full[0]["key"]) == ["name", "_id"]

@@ -1,4 +1,4 @@
-"""Jobs that are enqueued while others are on their way."""
+"""Group commit: jobs that are enqueued while another insert is running."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ async def test_what_the_server_refuses_fails_for_its_caller_only(
     failed = {n for n, result in enumerate(results) if isinstance(result, BaseException)}
     assert failed == bad
     for n in bad:
-        # As it is for one that comes alone.
+        # The same as for a job that is enqueued alone.
         assert type(results[n]) is type(await _refusal(monque, key(n)))
     good = sorted(set(range(10)) - bad)
     assert [job.data["good"] for job in await stored_jobs(db)] == good
@@ -122,7 +122,7 @@ async def _refusal(monque: Monque, key: str | None) -> BaseException:
 async def test_whoever_is_cancelled_takes_no_one_along(monque: Monque, db: Db) -> None:
     tasks = [asyncio.create_task(monque.enqueue("work", n)) for n in range(6)]
     await asyncio.sleep(0)
-    # The last two wait for the first one's write, and are in no group yet.
+    # The last two wait for the first one's write, and are in no batch yet.
     for task in tasks[4:]:
         task.cancel()
     stored = await asyncio.gather(*tasks, return_exceptions=True)
@@ -169,7 +169,7 @@ def test_one_monque_serves_one_event_loop_after_another(blocking_db: Any) -> Non
         await asyncio.gather(*(monque.enqueue("work", n) for n in range(5)))
 
     async def cut_short() -> None:
-        asyncio.get_running_loop().create_task(some())  # it is left behind
+        asyncio.get_running_loop().create_task(some())  # It is left behind.
         await asyncio.sleep(0)
 
     async def the_last() -> None:

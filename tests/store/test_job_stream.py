@@ -1,4 +1,4 @@
-"""What the change stream tells, and what the server keeps to itself."""
+"""Which changes the change stream reports, and which ones the server filters out."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def next_change(stream: JobStream) -> JobChange:
 
 @pytest.fixture
 async def watching(any_db: AnyDatabase) -> AsyncIterator[Store]:
-    """Give a store on each kind of database."""
+    """Yield a store on each kind of database."""
     store = await open_store(any_db)
     yield store
     await store.dismiss_threads()
@@ -51,7 +51,7 @@ async def watching(any_db: AnyDatabase) -> AsyncIterator[Store]:
 
 @pytest.fixture
 async def stream(db: Db, store: Store) -> AsyncIterator[JobStream]:
-    """Give a stream on the jobs called `send-email`."""
+    """Yield a stream on the jobs named `send-email`."""
     stream = await store.changes.open(["send-email"])
     yield stream
     await stream.close()
@@ -80,7 +80,7 @@ class TestEveryKindOfDatabase:
         stream = await watching.changes.open(["send-email"])
         reader = asyncio.create_task(next_change(stream))
         await asyncio.sleep(0.1)
-        # Nothing else would end it: there is no change to come.
+        # Nothing else would end the read: there is no further change.
         reader.cancel()
         await asyncio.wait([reader])
         await stream.close()
@@ -140,7 +140,7 @@ class TestWorthTelling:
 
 class TestNotWorthTelling:
     async def test_is_everything_else(self, db: Db, store: Store, stream: JobStream) -> None:
-        """Only the last of these is told: a change stream keeps the order of the writes."""
+        """Only the last of these is reported: a change stream keeps the order of the writes."""
         foreign, finished = a_job(name="send-fax"), a_job(status="completed")
         await put(db, foreign, finished)
         await set_fields(db, foreign, nextRunAt=LATER)

@@ -1,4 +1,4 @@
-"""What an operator does to jobs: in every status, against the others, and in bulk."""
+"""Management actions on jobs: in every status, in races, and in bulk."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ every_action = pytest.mark.parametrize("action", ACTIONS)
 
 
 def a_past_job(**fields: Any) -> AnyJob:
-    """Give a job with something to lose."""
+    """Return a job with every optional field set."""
     past = {"fail_count": 2, "claims": 3, "fail_reason": "boom", "claim_token": ObjectId()}
     return a_job(**past | {"claimed_at": NOW, "priority": 2} | fields)
 
@@ -263,7 +263,7 @@ class TestRaces:
     async def test_of_an_action_and_what_follows_it_do_not_mix(
         self, db: Db, uri: str, database_name: str, action: str
     ) -> None:
-        """The answer is what the action made, not what somebody made of that since."""
+        """The returned job is the result of the action, not of a later change."""
         job = a_job(status="failed" if action == "retry" else "pending")
         await put(db, job)
         log = CommandLog()
@@ -301,7 +301,7 @@ class TestRaces:
                 assert await ACTIONS[action](store, job.id) is None
 
     async def test_with_one_who_holds_a_pending_job_are_lost(self, db: Db, store: Store) -> None:
-        """A claim of another program may be half made; what it holds is not ours to touch."""
+        """A claim of another program may be incomplete; its fields are left alone."""
         job = a_job(claimed_by="node")
         await put(db, job)
         for action in ("cancel", "reschedule"):
@@ -494,7 +494,7 @@ class TestInBulk:
     async def test_what_changes_before_its_turn_is_left_alone(
         self, db: Db, uri: str, database_name: str
     ) -> None:
-        """Between looking and writing, an instance may claim; a claim is never overwritten."""
+        """An instance may claim between the read and the write; a claim is never overwritten."""
         jobs = [a_job() for _ in range(10)]
         await put(db, *jobs)
         log = CommandLog()
@@ -546,7 +546,7 @@ class TestInBulk:
     async def test_a_write_that_is_not_confirmed_is_told(
         self, db: Db, store: Store, key: str | None
     ) -> None:
-        """Here of two members that there are not; a count would say that all is well."""
+        """The write concern asks for two members that do not exist; success would be false."""
         await put(db, a_job(status="failed", unique_key=key))
         unsure = db.client.get_database(db.name, write_concern=WriteConcern(w=2, wtimeout=100))
         control = Management(Driver(unsure).collection("monque_jobs"))

@@ -1,4 +1,4 @@
-"""Looking for due jobs, and claiming them."""
+"""Finding due jobs, and claiming them."""
 
 from __future__ import annotations
 
@@ -285,7 +285,7 @@ class TestClaim:
 
 
 class TestClaimsThatAreCounted:
-    """Node knows nothing of `claims`, and leaves the count where it was."""
+    """Node does not know `claims`, and leaves the count unchanged."""
 
     OUTDATED: ClassVar[dict[str, dict[str, Any]]] = {
         "retried after this side had given it up": {"claims": 10, "failCount": 0},
@@ -441,7 +441,7 @@ class TestForeignDocuments:
 
 
 class TestSchedulesOfOthers:
-    """Schedules whose next run is not known here: they are neither run nor ended."""
+    """Schedules whose next run cannot be computed here: they are neither run nor ended."""
 
     @pytest.fixture(params=[{"repeatInterval": "H H * * *"}, {"timezone": "Mars/Olympus"}])
     async def schedule(self, db: Db, request: pytest.FixtureRequest) -> AnyJob:

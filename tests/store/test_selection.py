@@ -1,4 +1,4 @@
-"""The jobs that a selector finds in the collection."""
+"""The jobs in the collection that a selector matches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def found(db: Db, selector: JobSelector, field: str = "data") -> list[Any]
 
 @pytest.fixture
 async def aged(db: Db) -> None:
-    """Put jobs that were made so many seconds ago, which is also their data."""
+    """Store jobs that were created this many seconds ago, with this age as their data."""
     await put(
         db,
         *(a_job(data=age, created_at=NOW - timedelta(seconds=age), updated_at=NOW) for age in AGES),

@@ -1,4 +1,4 @@
-"""Finding the jobs of instances that died, and leaving those of the living alone."""
+"""Finding the jobs of dead instances, and leaving those of live ones alone."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 MILLISECOND = timedelta(milliseconds=1)
 GONE = object()
-"""Marks a field that is not there at all."""
+"""Marks a field that is absent."""
 
 
 def a_running(heartbeat: timedelta, interval: int = 30_000, **fields: Any) -> AnyJob:
-    """Give a job in processing, whose owner was last heard of so long ago."""
+    """Return a processing job whose owner sent its last heartbeat this long ago."""
     claimed = {
         "status": "processing",
         "claimed_by": "other",
@@ -99,7 +99,7 @@ class TestStaleness:
         assert [job.status for job in batch.jobs] == ["processing"]
 
     async def test_does_not_befall_a_living_job_of_any_length(self, db: Db, store: Store) -> None:
-        """Node instances do heartbeat but never renew `lockedAt`."""
+        """Node instances send heartbeats but never renew `lockedAt`."""
         await put(db, a_running(10 * SECOND, locked_at=NOW - timedelta(days=7), claim_token=None))
         assert await stale_ids(store) == set()
 

@@ -1,4 +1,4 @@
-"""What an instance does before anything else, and where it keeps its things."""
+"""Preparation of the store by an instance, and the names of its collections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every way a job changes status, and that there is no other."""
+"""Every status transition of a job, and that there is no other."""
 
 from __future__ import annotations
 
@@ -115,11 +115,11 @@ KIND: dict[str, dict[str, Any]] = {
     "retry": {"status": "failed"},
     "reschedule": WAITING,
 }
-"""What a job must be for a transition to apply; where nothing is said, it is a claimed schedule."""
+"""The state that a transition requires; by default a claimed schedule."""
 
 
 def a_claimed(**fields: Any) -> AnyJob:
-    """Give a recurring job that `me` claimed, long enough ago to be stale."""
+    """Return a recurring job that `me` claimed long enough ago to be stale."""
     claimed = {
         "status": "processing",
         "claimed_by": "me",

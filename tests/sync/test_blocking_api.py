@@ -1,4 +1,4 @@
-"""The methods of `Monque` that need no event loop, in the calling thread."""
+"""The methods of `Monque` that need no event loop and run in the calling thread."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class FakeHost:
-    """Records what a blocking API passes on."""
+    """A stand-in that records the calls of a blocking API."""
 
     def __init__(self) -> None:
         self.noticed: list[AnyJob] = []

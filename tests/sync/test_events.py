@@ -1,4 +1,4 @@
-"""What a SyncMonque tells its listeners, and where."""
+"""Which events a SyncMonque emits, and in which thread."""
 
 from __future__ import annotations
 

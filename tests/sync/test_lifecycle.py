@@ -195,7 +195,7 @@ class TestStartAndStop:
             with pytest.raises(MonqueConnectionError, match="another live instance has the id"):
                 second.start()
             assert not second.is_running
-            # The first one's may come and go with its work; no loop is the second one's.
+            # Threads of the first one may come and go with its work; the second one has no loop.
             loops = {thread for thread in monque_threads() if "mongo" not in thread.name}
             assert loops <= threads
         with second:

@@ -1,4 +1,4 @@
-"""When the record of a document that is gone may go, too."""
+"""When the record of a deleted document may be deleted too."""
 
 from __future__ import annotations
 
