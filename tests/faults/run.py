@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from monque_core import LocalMongo
 from tests.faults.lab import experiments
-from tests.faults.lab.vitals import growth
+from tests.faults.lab.resource_usage import growth
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

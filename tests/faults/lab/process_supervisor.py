@@ -1,4 +1,4 @@
-"""The processes of a campaign: started, mistreated, started again, and ended."""
+"""The worker and producer processes of an experiment: started, restarted and stopped."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ _LOOK_GAP = 0.05
 _LARGEST_SKEW = 600
 
 
-class Member:
-    """One process, with a network of its own if it is to be disturbed there."""
+class ManagedProcess:
+    """One process, with a network of its own if network faults are enabled."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, network: Network | None):
         self.name = name
         self.network = network
         self.process = process
-        self.is_busy = False
-        """Whether a fault is at work on it, and it is left alone by others."""
-        self.is_told_to_stop = False
+        self.has_fault = False
+        """Whether a fault is active on it, so that no other fault may hit it."""
+        self.is_stop_requested = False
 
     @property
     def is_alive(self) -> bool:
-        """Tell whether the process has not ended yet."""
+        """Return whether the process has not exited yet."""
         return self.process.returncode is None
 
     @property
-    def is_fit(self) -> bool:
-        """Tell whether it can be told to stop, and was not yet."""
-        return self.is_alive and not self.is_told_to_stop
+    def can_be_stopped(self) -> bool:
+        """Return whether it is alive and was not asked to stop yet."""
+        return self.is_alive and not self.is_stop_requested
 
     def signal(self, number: int) -> None:
-        """Send a signal, to no effect if it has ended."""
+        """Send a signal; do nothing if the process has exited."""
         with suppress(ProcessLookupError):
             self.process.send_signal(number)
 
 
-class Fleet:
-    """Keeps so many workers running, whatever happens to them, and starts producers."""
+class ProcessSupervisor:
+    """Keeps a number of workers running by restarting them, and starts producers."""
 
     def __init__(
         self,
@@ -68,8 +68,8 @@ class Fleet:
         uri: str,
         database: str,
         options: dict[str, Any],
-        is_disturbed: bool,
-        sabotage: str | None,
+        has_network_faults: bool,
+        variant: str | None,
     ) -> None:
         self.folder = folder
         self._recorder = recorder
@@ -78,14 +78,14 @@ class Fleet:
         self._uri = uri
         self._database = database
         self._options = options
-        self._is_disturbed = is_disturbed
-        self._sabotage = sabotage
+        self._has_network_faults = has_network_faults
+        self._variant = variant
         self._numbers = itertools.count(1)
-        self._keepers: list[asyncio.Task[None]] = []
+        self._runners: list[asyncio.Task[None]] = []
         self._is_closing = False
-        self._is_asking = True
-        self.workers: list[Member] = []
-        self.producers: list[Member] = []
+        self._is_producing = True
+        self.workers: list[ManagedProcess] = []
+        self.producers: list[ManagedProcess] = []
 
     async def __aenter__(self) -> Self:
         return self
@@ -96,23 +96,23 @@ class Fleet:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End what is left, however the campaign ended."""
+        """Kill the remaining processes, however the experiment ended."""
         self._is_closing = True
-        self._is_asking = False
+        self._is_producing = False
         for member in [*self.workers, *self.producers]:
             member.signal(signal.SIGKILL)
-        if self._keepers:
-            await asyncio.wait(self._keepers)
+        if self._runners:
+            await asyncio.wait(self._runners)
 
-    def keep(self, workers: int) -> None:
-        """Start so many workers, and others in place of those that end."""
+    def start_workers(self, workers: int) -> None:
+        """Start this many workers, and replace each one that exits."""
         for _ in range(workers):
-            self._keepers.append(asyncio.create_task(self._keep_worker()))
+            self._runners.append(asyncio.create_task(self._keep_worker_running()))
 
-    def produce(
+    def start_producers(
         self, producers: int, rate: float, *, tasks: int = 4, long_seconds: float = 4
     ) -> None:
-        """Start producers that ask for so many things per second each, from several tasks."""
+        """Start producers that make this many calls per second each, from several tasks."""
         for number in range(producers):
             settings = {
                 "handle": "async" if number % 2 == 0 else "SyncMonque",
@@ -121,67 +121,67 @@ class Fleet:
                 "long_seconds": long_seconds,
                 "heartbeat": self._options["heartbeat_interval"],
             }
-            self._keepers.append(asyncio.create_task(self._keep_producer(settings)))
+            self._runners.append(asyncio.create_task(self._keep_producer_running(settings)))
 
-    async def until_up(self, workers: int) -> None:
-        """Wait until so many workers have begun to work."""
+    async def wait_until_up(self, workers: int) -> None:
+        """Wait until this many workers have started."""
         async with asyncio.timeout(_START_SECONDS):
-            while sum(self.has_noted(member.name, "up") for member in self.workers) < workers:
+            while sum(self.has_recorded(member.name, "up") for member in self.workers) < workers:
                 await asyncio.sleep(_LOOK_GAP)
 
-    async def until_noted(self, what: str, count: int) -> None:
-        """Wait until all processes together have written something down so often."""
+    async def wait_until_recorded(self, what: str, count: int) -> None:
+        """Wait until all processes together have recorded this many notes of a kind."""
         async with asyncio.timeout(_START_SECONDS):
-            while self.noted(what) < count:
+            while self.count_recorded(what) < count:
                 await asyncio.sleep(_LOOK_GAP)
 
-    async def until_run(self, jobs: Sequence[str], count: int) -> None:
-        """Wait until so many of these jobs have begun to run."""
+    async def wait_until_run(self, jobs: Sequence[str], count: int) -> None:
+        """Wait until this many of these jobs have started to run."""
         async with asyncio.timeout(_START_SECONDS):
-            while sum(self.noted("run", job) > 0 for job in jobs) < count:
+            while sum(self.count_recorded("run started", job) > 0 for job in jobs) < count:
                 await asyncio.sleep(_LOOK_GAP)
 
     async def stop_producers(self) -> None:
-        """Let producers finish what they are at, and wait for them."""
-        self._is_asking = False
+        """Stop all producers after their current calls, and wait for them."""
+        self._is_producing = False
         await self._stop(self.producers)
 
     async def stop_workers(self) -> None:
         """Stop all workers for good."""
         self._is_closing = True
         await self._stop(self.workers)
-        await asyncio.wait(self._keepers)
+        await asyncio.wait(self._runners)
 
-    async def stop(self, member: Member, during: str = "") -> None:
-        """Tell a process to stop, once, for a second signal is not as kind; see that it does."""
-        if member.is_told_to_stop:
+    async def stop(self, member: ManagedProcess, during: str = "") -> None:
+        """Ask a process to stop, only once since a second signal kills it; wait for its exit."""
+        if member.is_stop_requested:
             await member.process.wait()
             return
-        member.is_told_to_stop = True
+        member.is_stop_requested = True
         self._recorder.note("fault", kind="stop", target=member.name, during=during)
         member.signal(signal.SIGTERM)
-        await self._ended(member)
+        await self._wait_for_exit(member)
 
-    async def _stop(self, members: list[Member]) -> None:
+    async def _stop(self, members: list[ManagedProcess]) -> None:
         await asyncio.gather(*(self.stop(member) for member in list(members)))
 
-    async def _ended(self, member: Member) -> None:
+    async def _wait_for_exit(self, member: ManagedProcess) -> None:
         try:
             await asyncio.wait_for(member.process.wait(), _STOP_SECONDS)
         except TimeoutError:
             self._recorder.note(
-                "gone", process=member.name, late=_STOP_SECONDS, code=None, allowed=[None]
+                "exited", process=member.name, late=_STOP_SECONDS, code=None, allowed=[None]
             )
             member.signal(signal.SIGKILL)
             await member.process.wait()
 
-    def _allowed(self, name: str) -> list[int]:
-        """Give the exit codes that are no fault: one killed says nothing of how it would end."""
+    def _allowed_exit_codes(self, name: str) -> list[int]:
+        """Return the exit codes that are not violations; SIGKILL comes from the lab itself."""
         said = (self.folder / f"{name}.err").read_text(encoding="utf-8", errors="replace")
-        # It cannot start while MongoDB is away, says so, and is started again.
+        # It cannot start while MongoDB is away, reports this, and is restarted.
         is_away = "\nmonque_core.errors.MonqueConnectionError" in said
-        # Told to stop before it has begun or when it is over, it ends as any program does.
-        is_idle = not self.has_noted(name, "up") or self.has_noted(name, "down")
+        # SIGTERM before the start or after the stop has its default effect.
+        is_idle = not self.has_recorded(name, "up") or self.has_recorded(name, "down")
         return [
             0,
             -signal.SIGKILL,
@@ -189,20 +189,20 @@ class Fleet:
             *([-signal.SIGTERM] if is_idle else []),
         ]
 
-    def has_noted(self, name: str, what: str, job: str | None = None) -> bool:
-        """Tell whether a process has written something down, of a certain job if one is given."""
-        return self.noted(what, job, name) > 0
+    def has_recorded(self, name: str, what: str, job: str | None = None) -> bool:
+        """Return whether a process has recorded a note of a kind, optionally about a job."""
+        return self.count_recorded(what, job, name) > 0
 
-    def noted(self, what: str, job: str | None = None, name: str = "*-*") -> int:
-        """Tell how often the processes of a name, or all of them, have written something down."""
-        # As the recorder writes it.
+    def count_recorded(self, what: str, job: str | None = None, name: str = "*-*") -> int:
+        """Return how many notes of a kind the processes with a name, or all, have recorded."""
+        # In the format of the recorder.
         text = f'"what": "{what}"' + ("" if job is None else f', "job": "{job}"')
         return sum(
             path.read_text(encoding="utf-8").count(text)
             for path in self.folder.glob(f"{name}.jsonl")
         )
 
-    async def _keep_worker(self) -> None:
+    async def _keep_worker_running(self) -> None:
         while not self._is_closing:
             handle = self._random.choice(["async", "async", "blocking"])
             settings = {"handle": handle, "options": self._options}
@@ -210,19 +210,19 @@ class Fleet:
             if not self._is_closing:
                 await asyncio.sleep(_RESTART_SECONDS)
 
-    async def _keep_producer(self, settings: dict[str, Any]) -> None:
-        while self._is_asking:
+    async def _keep_producer_running(self, settings: dict[str, Any]) -> None:
+        while self._is_producing:
             await self._run("producer", {**settings, "seed": self._random.randrange(1 << 30)})
-            if self._is_asking:
+            if self._is_producing:
                 await asyncio.sleep(_RESTART_SECONDS)
 
     async def _run(self, role: str, settings: dict[str, Any]) -> None:
-        """Run one process from its start to its end."""
+        """Run one process from its start to its exit."""
         name = f"{role}-{next(self._numbers)}"
         members = self.workers if role == "worker" else self.producers
         async with AsyncExitStack() as stack:
             network = None
-            if self._is_disturbed:
+            if self._has_network_faults:
                 network = await stack.enter_async_context(Network(self._addresses))
             skew = self._random.uniform(-_LARGEST_SKEW, _LARGEST_SKEW)
             settings |= {
@@ -231,7 +231,7 @@ class Fleet:
                 "database": self._database,
                 "record": str(self.folder / f"{name}.jsonl"),
                 "clock_ahead": skew,
-                "sabotage": self._sabotage,
+                "variant": self._variant,
             }
             errors = stack.enter_context((self.folder / f"{name}.err").open("wb"))
             process = await asyncio.create_subprocess_exec(
@@ -244,13 +244,15 @@ class Fleet:
                 stdout=errors,
                 stderr=errors,
             )
-            member = Member(name, process, network)
+            member = ManagedProcess(name, process, network)
             members.append(member)
-            if self._is_closing or (role == "producer" and not self._is_asking):
-                # It was on its way when all the others were told.
+            if self._is_closing or (role == "producer" and not self._is_producing):
+                # It was being started while all others were asked to stop.
                 await self.stop(member)
             code = await process.wait()
             members.remove(member)
-            self._recorder.note("gone", process=name, code=code, allowed=self._allowed(name))
+            self._recorder.note(
+                "exited", process=name, code=code, allowed=self._allowed_exit_codes(name)
+            )
             if process.stdin is not None:
                 process.stdin.close()

@@ -1,4 +1,4 @@
-"""What MongoDB says became of each job: every write that a majority has, in order."""
+"""The history of each document: every write that a majority has, in order."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _END = "the end of the history"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One write to one document, as it was before and after."""
+class Write:
+    """One write to one document, with its states before and after."""
 
     at: int
-    """When the server made it, in nanoseconds; the server's own precision is a millisecond."""
+    """When the server executed it, in nanoseconds; the server's precision is a millisecond."""
     order: int
     before: dict[str, Any] | None
     after: dict[str, Any] | None
 
     @property
     def statuses(self) -> tuple[Any, Any]:
-        """Give the status before and after, None where there was no document."""
+        """Return the status before and after; None where there was no document."""
         return (
             None if self.before is None else self.before.get("status"),
             None if self.after is None else self.after.get("status"),
@@ -37,22 +37,22 @@ class Step:
 
     @property
     def token_before(self) -> str:
-        """Give the claim that was in force."""
+        """Return the claim token before the write."""
         return _text(self.before, "claimToken")
 
     @property
     def token_after(self) -> str:
-        """Give the claim that is in force from now on."""
+        """Return the claim token after the write."""
         return _text(self.after, "claimToken")
 
     @property
     def is_claim(self) -> bool:
-        """Tell whether a job was taken from the queue."""
+        """Return whether a pending job was claimed."""
         return self.statuses == ("pending", "processing")
 
     @property
-    def is_taking_over(self) -> bool:
-        """Tell whether a claim was taken from the one who held it."""
+    def is_takeover(self) -> bool:
+        """Return whether a claim was taken from its owner."""
         is_revived = self.statuses == ("processing", "pending") and not self.token_after
         is_adopted = (
             self.statuses == ("processing", "processing") and self.token_before != self.token_after
@@ -60,31 +60,31 @@ class Step:
         return is_revived or is_adopted
 
     @property
-    def is_settling(self) -> bool:
-        """Tell whether the outcome of a claim was written."""
+    def is_outcome(self) -> bool:
+        """Return whether the outcome of a claim was written."""
         return (
             self.statuses[0] == "processing"
             and self.statuses[1] in ("completed", "failed", "pending")
-            and not self.is_taking_over
+            and not self.is_takeover
         )
 
     @property
     def is_adoption(self) -> bool:
-        """Tell whether recovery took over a claim in order to give its job up."""
-        return self.is_taking_over and self.statuses[1] == "processing"
+        """Return whether recovery took over a claim in order to give its job up."""
+        return self.is_takeover and self.statuses[1] == "processing"
 
     @property
     def is_failure(self) -> bool:
-        """Tell whether a failed run was counted, another one being left."""
-        if self.before is None or self.after is None or not self.is_settling:
+        """Return whether a failed run was counted, with another one to follow."""
+        if self.before is None or self.after is None or not self.is_outcome:
             return False
         failures = [int(document.get("failCount") or 0) for document in (self.before, self.after)]
         return self.statuses[1] == "pending" and failures[1] == failures[0] + 1
 
     @property
     def is_recurrence(self) -> bool:
-        """Tell whether a schedule was moved to its next tick."""
-        if self.before is None or self.after is None or not self.is_settling:
+        """Return whether a schedule was moved to its next tick."""
+        if self.before is None or self.after is None or not self.is_outcome:
             return False
         is_moved = self.after.get("nextRunAt") != self.before.get("nextRunAt")
         is_anew = not self.after.get("failCount") and not self.after.get("claims")
@@ -92,8 +92,8 @@ class Step:
 
     @property
     def is_release(self) -> bool:
-        """Tell whether a claim was handed back as if it had never been made."""
-        if self.before is None or self.after is None or not self.is_settling:
+        """Return whether a claim was handed back, with the claim count restored."""
+        if self.before is None or self.after is None or not self.is_outcome:
             return False
         is_uncounted = self.after.get("claims", 0) == self.before.get("claims", 0) - 1
         is_in_place = self.after.get("nextRunAt") == self.before.get("nextRunAt")
@@ -101,59 +101,59 @@ class Step:
 
 
 @dataclass(slots=True)
-class Life:
+class DocumentHistory:
     """All writes to one document."""
 
     id: str
-    steps: list[Step] = field(default_factory=list)
+    writes: list[Write] = field(default_factory=list)
 
     @property
-    def born(self) -> dict[str, Any]:
-        """Give the document as it was first stored."""
-        first = self.steps[0].after
+    def initial(self) -> dict[str, Any]:
+        """Return the document as it was first stored."""
+        first = self.writes[0].after
         assert first is not None
         return first
 
     @property
-    def last(self) -> dict[str, Any] | None:
-        """Give the document as it is now, None if it was deleted."""
-        return self.steps[-1].after
+    def current(self) -> dict[str, Any] | None:
+        """Return the current document, or None if it was deleted."""
+        return self.writes[-1].after
 
     @property
     def is_foreign(self) -> bool:
-        """Tell whether it was never meant to be a job."""
-        return bool(self.born.get("garbage"))
+        """Return whether the document was never meant to be a job."""
+        return bool(self.initial.get("garbage"))
 
     def limit(self, otherwise: int) -> int:
-        """Tell how often the job may run."""
-        return int(self.born.get("maxRetries") or otherwise)
+        """Return how often the job may run."""
+        return int(self.initial.get("maxRetries") or otherwise)
 
     def is_lost(self, token: str, before: int) -> bool:
-        """Tell whether a claim was taken over before that time."""
+        """Return whether a claim was taken over up to that time."""
         return any(
-            step.is_taking_over and step.token_before == token and step.at <= before
-            for step in self.steps
+            write.is_takeover and write.token_before == token and write.at <= before
+            for write in self.writes
         )
 
-    def adopted(self) -> dict[str, Step]:
-        """Give by their tokens the claims that recovery took over to give the job up."""
-        return {step.token_after: step for step in self.steps if step.is_adoption}
+    def adopted(self) -> dict[str, Write]:
+        """Return the claims with which recovery gave the job up, by their tokens."""
+        return {write.token_after: write for write in self.writes if write.is_adoption}
 
     @property
     def name(self) -> Any:
-        """Give the name of the job."""
-        return self.born.get("name")
+        """Return the name of the job."""
+        return self.initial.get("name")
 
 
-async def read_lives(
+async def read_document_histories(
     db: AsyncDatabase[dict[str, Any]], since: Timestamp, collection: str = "monque_jobs"
-) -> dict[str, Life]:
-    """Read what was done to the jobs since a time, up to now."""
+) -> dict[str, DocumentHistory]:
+    """Read all writes to the jobs from a time until now."""
     jobs = db[collection]
     end = ObjectId()
-    # It carries a mark of its own, and is no job.
+    # A marker, which is not a job.
     await jobs.insert_one({"_id": end, "garbage": True, "note": _END})
-    lives: dict[str, Life] = {}
+    documents: dict[str, DocumentHistory] = {}
     pipeline = [{"$project": {"fullDocument.data.filling": 0, "ns": 0}}]
     async with await jobs.watch(
         pipeline, start_at_operation_time=since, batch_size=5000, max_await_time_ms=1000
@@ -164,34 +164,34 @@ async def read_lives(
             key = str(event["documentKey"]["_id"])
             if key == str(end):
                 break
-            life = lives.setdefault(key, Life(key))
-            life.steps.append(_step(event, order, life))
+            document = documents.setdefault(key, DocumentHistory(key))
+            document.writes.append(_write(event, order, document))
     await jobs.delete_one({"_id": end})
-    return lives
+    return documents
 
 
-def in_order(lives: Iterable[Life]) -> list[tuple[Life, Step]]:
-    """Give the writes to all documents in the order they were made."""
-    steps = [(life, step) for life in lives for step in life.steps]
-    steps.sort(key=lambda pair: pair[1].order)
-    return steps
+def writes_in_order(documents: Iterable[DocumentHistory]) -> list[tuple[DocumentHistory, Write]]:
+    """Return the writes to all documents in the order in which they were made."""
+    writes = [(document, write) for document in documents for write in document.writes]
+    writes.sort(key=lambda pair: pair[1].order)
+    return writes
 
 
-def told(life: Life, step: Step) -> str:
-    """Put a write into words."""
-    before, after = step.statuses
-    return f"{life.name} {life.id} ({before} → {after})"
+def describe(document: DocumentHistory, write: Write) -> str:
+    """Return a description of a write."""
+    before, after = write.statuses
+    return f"{document.name} {document.id} ({before} → {after})"
 
 
-def _step(event: dict[str, Any], order: int, life: Life) -> Step:
-    before = life.steps[-1].after if life.steps else None
+def _write(event: dict[str, Any], order: int, document: DocumentHistory) -> Write:
+    before = document.writes[-1].after if document.writes else None
     match event["operationType"]:
         case "insert" | "replace":
             after = event["fullDocument"]
         case "update":
             changes = event["updateDescription"]
             removed = set(changes["removedFields"])
-            # Only whole fields of the top level are looked at.
+            # Only top-level fields are checked.
             after = {
                 name: value
                 for name, value in {**(before or {}), **changes["updatedFields"]}.items()
@@ -201,11 +201,11 @@ def _step(event: dict[str, Any], order: int, life: Life) -> Step:
             after = None
         case other:
             raise AssertionError(f"{other} in the history of the jobs")
-    return Step(nanoseconds(event["wallTime"]), order, before, after)
+    return Write(nanoseconds(event["wallTime"]), order, before, after)
 
 
 def nanoseconds(instant: datetime) -> int:
-    """Give a time as the processes write theirs down."""
+    """Return a time in the unit of the records."""
     return int(instant.timestamp() * 1000) * 1_000_000
 
 

@@ -1,4 +1,4 @@
-"""Monque broken on purpose: what the checker must catch, or it is worth nothing."""
+"""Variants of monque that are broken on purpose, to test that the checker finds violations."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 _EVERY = 5
 
 
-def _put(owner: Any, name: str, broken: Any) -> None:
-    """Put something broken in the place of what works."""
+def _replace(owner: Any, name: str, broken: Any) -> None:
+    """Replace an attribute with a broken version."""
     setattr(owner, name, broken)
 
 
 def _no_fencing() -> None:
-    """Settle by id alone, whoever has the claim by now."""
+    """Settle by id alone, regardless of who owns the claim."""
 
     def unfenced(ids: Any, token: object, owner: object) -> dict[str, Any]:
         return {"_id": ids, "status": "processing"}
 
-    _put(transitions, "_fence", unfenced)
+    _replace(transitions, "_fence", unfenced)
 
 
-def _lost_settle() -> None:
-    """Take some outcomes for written that were not."""
+def _lost_outcome() -> None:
+    """Report some outcomes as written without writing them."""
     settle = Outcomes.settle
     numbers = itertools.count(1)
 
@@ -52,11 +52,11 @@ def _lost_settle() -> None:
             return ["written"] * len(settlements)
         return await settle(self, settlements, now)
 
-    _put(Outcomes, "settle", sometimes)
+    _replace(Outcomes, "settle", sometimes)
 
 
 def _double_claim() -> None:
-    """Claim what is claimed already."""
+    """Claim jobs that are already claimed."""
     claim = transitions.claim
 
     def careless(selection: Any, owner: Any, token: Any, now: Any) -> transitions.Transition:
@@ -64,22 +64,22 @@ def _double_claim() -> None:
         anyone = {"status": {"$in": ["pending", "processing"]}, "nextRunAt": {"$lte": now}}
         return transitions.Transition({**selection, **anyone}, step.update)
 
-    _put(queue, "claim", careless)
+    _replace(queue, "claim", careless)
 
 
 def _lost_enqueue() -> None:
-    """Acknowledge some jobs that were not stored."""
+    """Acknowledge some jobs without storing them."""
     put = Inserts.put
     numbers = itertools.count(1)
 
     async def sometimes(self: Inserts, job: Any, session: Any = None) -> Any:
         return await put(self, job, session) if next(numbers) % _EVERY else job
 
-    _put(Inserts, "put", sometimes)
+    _replace(Inserts, "put", sometimes)
 
 
 def _stored_twice() -> None:
-    """Store some jobs a second time, as a careless retry would."""
+    """Store some jobs a second time, like an incorrect retry."""
     put = Inserts.put
     numbers = itertools.count(1)
 
@@ -89,11 +89,11 @@ def _stored_twice() -> None:
             await put(self, replace(job, id=ObjectId()))
         return stored
 
-    _put(Inserts, "put", sometimes)
+    _replace(Inserts, "put", sometimes)
 
 
-def _keys_ignored() -> None:
-    """Store jobs with keys as if they had none to heed, without the index that forbids it."""
+def _unique_keys_ignored() -> None:
+    """Store jobs with unique keys as if they had none, without the unique index."""
     indexes = job_indexes
 
     def without_unique(*, retention: bool) -> Any:
@@ -103,46 +103,46 @@ def _keys_ignored() -> None:
         await self.insert_alike([job], session)
         return job
 
-    _put(index_maintenance, "job_indexes", without_unique)
-    _put(Inserts, "insert_unique", plainly)
+    _replace(index_maintenance, "job_indexes", without_unique)
+    _replace(Inserts, "insert_unique", plainly)
 
 
 def _limits_ignored() -> None:
-    """Run more at once than was asked for."""
+    """Exceed the concurrency limits."""
     own_free, free = Slots._own_free, Slots.free
-    _put(Slots, "_own_free", lambda self, name: own_free(self, name) + 3)
-    _put(Slots, "free", lambda self, name: free(self, name) + 3)
+    _replace(Slots, "_own_free", lambda self, name: own_free(self, name) + 3)
+    _replace(Slots, "free", lambda self, name: free(self, name) + 3)
 
 
 def _eager_recovery() -> None:
     """Take over claims whose owners are alive."""
 
     def everything(intervals: Any, now: Any, lock_timeout: Any) -> dict[str, Any]:
-        # However fresh: renewals and looks for the stale may go in step.
+        # Regardless of age: renewals and recovery may run in lockstep.
         return {"status": "processing"}
 
-    _put(stale_jobs, "stale", everything)
+    _replace(stale_jobs, "stale", everything)
 
 
 def _no_recovery() -> None:
-    """Leave the jobs of the dead where they are."""
+    """Leave the jobs of dead instances claimed."""
 
     async def nothing(self: Recovery, grace_seconds: float = 0.0) -> int:
         return 0
 
-    _put(Recovery, "recover", nothing)
+    _replace(Recovery, "recover", nothing)
 
 
 def _claimed_early() -> None:
-    """Claim what is not due yet."""
+    """Claim jobs that are not due yet."""
     due = transitions.due
     hour = timedelta(hours=1)
     for module in (transitions, queue):
-        _put(module, "due", lambda now: due(now + hour))
+        _replace(module, "due", lambda now: due(now + hour))
 
 
 def _settled_before_running() -> None:
-    """Complete jobs before they have run, as queues do that promise at most once."""
+    """Complete jobs before they have run, like a queue with at-most-once delivery."""
     execute = Runner.execute
 
     async def hasty(self: Runner[Any, Any], run: Any, ended: Any) -> None:
@@ -151,11 +151,11 @@ def _settled_before_running() -> None:
             await self._source.settle([ending], run.work.locked_at)
         await execute(self, run, ended)
 
-    _put(Runner, "execute", hasty)
+    _replace(Runner, "execute", hasty)
 
 
-def _forgotten_at_stop() -> None:
-    """Keep what is running when a stop cuts it short, instead of handing it back."""
+def _claims_kept_at_stop() -> None:
+    """Keep the claims of runs that a stop interrupts, instead of handing them back."""
     settle = Outcomes.settle
 
     async def unless_released(self: Outcomes, settlements: Any, now: Any) -> Any:
@@ -166,46 +166,46 @@ def _forgotten_at_stop() -> None:
     async def nothing(self: Dispatcher[Any, Any]) -> None:
         self._backlog.pop_overdue(float("inf"))
 
-    _put(Outcomes, "settle", unless_released)
-    _put(Dispatcher, "release_unstarted", nothing)
+    _replace(Outcomes, "settle", unless_released)
+    _replace(Dispatcher, "release_unstarted", nothing)
 
 
-def _given_up_too_early() -> None:
-    """Give up a job at its first error, whatever it was promised."""
+def _given_up_at_first_error() -> None:
+    """Give up a job at its first error, whatever its limit of retries."""
 
     def at_once(job: Any, reason: str, now: Any, policy: object) -> Any:
         return after_exhaustion(job, reason, now)
 
-    _put(job_source, "after_failure", at_once)
+    _replace(job_source, "after_failure", at_once)
 
 
-def _spent_at_once() -> None:
-    """Give up a job whose process has died, instead of giving it back to the queue."""
-    _put(Recovery, "_is_spent", lambda self, job: True)  # noqa: ARG005
+def _given_up_at_first_interruption() -> None:
+    """Give up a job whose process died, instead of making it pending again."""
+    _replace(Recovery, "_is_spent", lambda self, job: True)  # noqa: ARG005
 
 
 def _no_backoff() -> None:
-    """Try again at once what has failed."""
-    _put(outcome, "backoff_delay", lambda *_: timedelta(0))
+    """Retry failed jobs without a delay."""
+    _replace(outcome, "backoff_delay", lambda *_: timedelta(0))
 
 
 def _handed_back_while_running() -> None:
-    """Hand back a job that has just begun, and run it all the same."""
+    """Hand back a job that has just started, and run it anyway."""
     execute = Runner.execute
     handed_back = set[ObjectId]()
 
     async def careless(self: Runner[Any, Any], run: Any, ended: Any) -> None:
-        # Each once, or there would be no end to it.
+        # Once per job, or it would never end.
         if run.work.name == "long" and run.work.id not in handed_back:
             handed_back.add(run.work.id)
             await self._source.settle([self._source.release(run)], run.work.locked_at)
         await execute(self, run, ended)
 
-    _put(Runner, "execute", careless)
+    _replace(Runner, "execute", careless)
 
 
-def _silent() -> None:
-    """Keep some outcomes to oneself that were written."""
+def _lost_event() -> None:
+    """Drop the events of some outcomes that were written."""
     announce = JobSource._publish
     numbers = itertools.count(1)
 
@@ -213,31 +213,31 @@ def _silent() -> None:
         if next(numbers) % _EVERY:
             announce(self, ending, now)
 
-    _put(JobSource, "_publish", sometimes)
+    _replace(JobSource, "_publish", sometimes)
 
 
 def _delay_ignored() -> None:
-    """Store jobs that are due at once, whatever was asked for."""
-    _put(draft, "resolve_run_at", lambda now, run_at, delay: now)  # noqa: ARG005
+    """Store all jobs as due at once, whatever their delay."""
+    _replace(draft, "resolve_run_at", lambda now, run_at, delay: now)  # noqa: ARG005
 
 
-SABOTAGE: dict[str, Callable[[], None]] = {
+BROKEN_VARIANTS: dict[str, Callable[[], None]] = {
     "no fencing": _no_fencing,
-    "lost settle": _lost_settle,
+    "lost outcome": _lost_outcome,
     "double claim": _double_claim,
     "lost enqueue": _lost_enqueue,
     "stored twice": _stored_twice,
-    "keys ignored": _keys_ignored,
+    "unique keys ignored": _unique_keys_ignored,
     "limits ignored": _limits_ignored,
     "eager recovery": _eager_recovery,
     "no recovery": _no_recovery,
     "claimed early": _claimed_early,
     "settled before running": _settled_before_running,
-    "forgotten at stop": _forgotten_at_stop,
-    "given up too early": _given_up_too_early,
-    "spent at once": _spent_at_once,
+    "claims kept at stop": _claims_kept_at_stop,
+    "given up at first error": _given_up_at_first_error,
+    "given up at first interruption": _given_up_at_first_interruption,
     "no backoff": _no_backoff,
     "handed back while running": _handed_back_while_running,
-    "silent": _silent,
+    "lost event": _lost_event,
     "delay ignored": _delay_ignored,
 }

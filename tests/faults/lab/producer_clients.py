@@ -1,4 +1,4 @@
-"""The two ways in for a producer: on an event loop, and blocking."""
+"""The two APIs of a producer: async and blocking."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from monque_core import Job, Monque, SyncMonque
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-PATIENCE: dict[str, Any] = {"serverSelectionTimeoutMS": 3000, "connectTimeoutMS": 3000}
+TIMEOUTS: dict[str, Any] = {"serverSelectionTimeoutMS": 3000, "connectTimeoutMS": 3000}
 
 
-class Door(Protocol):
-    """What a producer goes through."""
+class ProducerClient(Protocol):
+    """What a producer makes its calls with."""
 
     @property
-    def listening(self) -> Monque | SyncMonque:
-        """Give what has listeners."""
+    def emitter(self) -> Monque | SyncMonque:
+        """Return the instance that emits events."""
         ...
 
     @property
     def monque(self) -> Any:
-        """Give what has the methods of a `Monque`, each to be awaited."""
+        """Return an object with the methods of `Monque`, each to be awaited."""
         ...
 
     async def enqueue_in_transaction(self, name: str, data: object) -> Job[Any]:
@@ -35,12 +35,12 @@ class Door(Protocol):
         ...
 
 
-class LoopDoor:
+class AsyncProducerClient:
     """A `Monque` on the producer's own event loop."""
 
     def __init__(self, client: AsyncMongoClient[Any], database: str) -> None:
         self._client = client
-        self.monque = self.listening = Monque(client[database])
+        self.monque = self.emitter = Monque(client[database])
 
     async def enqueue_in_transaction(self, name: str, data: object) -> Job[Any]:
         """Store a job in a transaction of its own."""
@@ -52,8 +52,8 @@ class LoopDoor:
             return await session.with_transaction(write)
 
 
-class InThreads:
-    """The methods of a `SyncMonque`, each called in a thread, so that several are under way."""
+class ThreadedMethods:
+    """The methods of a `SyncMonque`, each called in a thread, so that calls run concurrently."""
 
     def __init__(self, monque: SyncMonque) -> None:
         self._monque = monque
@@ -62,19 +62,19 @@ class InThreads:
         return partial(asyncio.to_thread, getattr(self._monque, name))
 
 
-class BlockingDoor:
-    """A `SyncMonque`, as a program without an event loop has it."""
+class BlockingProducerClient:
+    """A `SyncMonque`, as a program without an event loop uses it."""
 
     def __init__(self, client: MongoClient[Any], database: str) -> None:
         self._client = client
-        self.listening = SyncMonque(client[database])
-        self.monque = InThreads(self.listening)
+        self.emitter = SyncMonque(client[database])
+        self.monque = ThreadedMethods(self.emitter)
 
     async def enqueue_in_transaction(self, name: str, data: object) -> Job[Any]:
         """Store a job in a transaction of its own."""
 
         def write(session: Any) -> Job[Any]:
-            return self.listening.enqueue(name, data, session=session)
+            return self.emitter.enqueue(name, data, session=session)
 
         def store() -> Job[Any]:
             with self._client.start_session() as session:
@@ -84,18 +84,18 @@ class BlockingDoor:
 
 
 @asynccontextmanager
-async def opened(handle: str, uri: str, database: str) -> AsyncIterator[Door]:
-    """Open the door of that kind; what goes through it is stopped when it closes."""
+async def open_client(handle: str, uri: str, database: str) -> AsyncIterator[ProducerClient]:
+    """Yield a client of this kind; its instance is stopped at the end."""
     if handle == "async":
-        async with AsyncMongoClient[Any](uri, **PATIENCE) as client:
-            door = LoopDoor(client, database)
-            yield door
-            await door.monque.stop()
+        async with AsyncMongoClient[Any](uri, **TIMEOUTS) as client:
+            producer_client = AsyncProducerClient(client, database)
+            yield producer_client
+            await producer_client.monque.stop()
     else:
-        blocking = MongoClient[Any](uri, **PATIENCE)
+        blocking = MongoClient[Any](uri, **TIMEOUTS)
         try:
-            blocking_door = BlockingDoor(blocking, database)
-            yield blocking_door
-            await blocking_door.monque.stop()
+            blocking_client = BlockingProducerClient(blocking, database)
+            yield blocking_client
+            await blocking_client.monque.stop()
         finally:
             await asyncio.to_thread(blocking.close)

@@ -1,4 +1,4 @@
-"""What a process notices of itself: that it starves, and what it takes up."""
+"""A process records its own CPU starvation and resource usage."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _TICK = 0.1
 
 
-def watch_for_starvation(recorder: Recorder, longest: float) -> None:
-    """Write down when this process had no processor for a while, which is a fault, too."""
+def record_starvation(recorder: Recorder, longest: float) -> None:
+    """Record when this process got no CPU time for a while, which counts as a fault."""
 
     def tick() -> None:
         while True:
@@ -32,14 +32,14 @@ def watch_for_starvation(recorder: Recorder, longest: float) -> None:
     threading.Thread(target=tick, daemon=True).start()
 
 
-async def watch_vitals(recorder: Recorder) -> None:
-    """Write down every second what this process takes up."""
+async def record_resource_usage(recorder: Recorder) -> None:
+    """Record the resource usage of this process once per second."""
     descriptors = Path("/proc/self/fd")
     while True:
         await asyncio.sleep(1)
         resident_pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
         recorder.note(
-            "vitals",
+            "resource usage",
             memory=resident_pages * os.sysconf("SC_PAGE_SIZE"),
             threads=threading.active_count(),
             tasks=len(asyncio.all_tasks()),
@@ -55,8 +55,8 @@ def _is_socket(entry: Path) -> bool:
         return False
 
 
-async def watch_the_loop(recorder: Recorder, longest: float) -> None:
-    """Write down when the event loop had no turn for a while."""
+async def record_loop_stalls(recorder: Recorder, longest: float) -> None:
+    """Record when the event loop was blocked for a while."""
     while True:
         began = true_time()
         await asyncio.sleep(_TICK)
