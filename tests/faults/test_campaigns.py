@@ -32,7 +32,7 @@ async def test_no_violation_under_concurrent_random_faults(replicas: LocalMongo)
 async def test_a_worker_may_stop_during_every_kind_of_fault(
     replicas: LocalMongo, part: int
 ) -> None:
-    report = await experiments.each_in_turn(replicas, seed=2, part=part, parts=2)
+    report = await experiments.every_fault(replicas, seed=2, part=part, parts=2)
     assert not report.violations, report
     assert report.summary["faults"]["stop"] >= 8
 
@@ -41,13 +41,13 @@ async def test_a_full_queue_is_drained_while_workers_are_killed(mongo: LocalMong
     report = await experiments.drain(mongo, seed=3, jobs=4000, kill_every=0.5, job_seconds=0.02)
     assert not report.violations, report
     assert report.summary["faults"]["kill"] > 0
-    assert report.summary["operations"] == {"enqueue_many": 1}
+    assert report.summary["calls"] == {"enqueue_many": 1}
 
 
 async def test_a_rolling_restart_fails_no_enqueue_and_loses_no_claim(mongo: LocalMongo) -> None:
     report = await experiments.rolling_restart(mongo, seed=4)
     assert not report.violations, report
-    assert report.summary["operations"]["enqueue"] > 0
+    assert report.summary["calls"]["enqueue"] > 0
 
 
 async def test_retention_deletes_only_finished_jobs_under_load(mongo: LocalMongo) -> None:

@@ -105,8 +105,8 @@ def summary(history: History) -> dict[str, Any]:
     return {
         "jobs": sum(1 for _ in history.jobs()),
         "runs": len(history.runs),
-        "operations": dict(Counter(operation.action for operation in history.operations)),
-        "unanswered": sum(
+        "calls": dict(Counter(operation.action for operation in history.operations)),
+        "calls without an answer": sum(
             operation.result in ("indeterminate", "none") for operation in history.operations
         ),
         "faults": dict(Counter(fault.kind for fault in history.faults)),

@@ -36,7 +36,7 @@ async def campaign(mongo: LocalMongo, seed: int, seconds: float, outage: float =
         return await lab.finish()
 
 
-async def each_in_turn(
+async def every_fault(
     mongo: LocalMongo, seed: int, outage: float = 3, part: int = 1, parts: int = 1
 ) -> Report:
     """Inject each kind of fault once, one after the other, and stop a worker during each.

@@ -66,8 +66,12 @@ class Report:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def __str__(self) -> str:
-        lines = [f"seed {self.seed}: {self.summary}"]
-        lines += [f"  {violation}" for violation in self.violations[:30]]
+        lines = [f"  seed: {self.seed}"]
+        for name, value in self.summary.items():
+            counts = value.items() if isinstance(value, dict) else [("", value)]
+            text = ", ".join(f"{key} {count:,}".strip() for key, count in counts)
+            lines.append(f"  {name}: {text or 'none'}")
+        lines += [f"  VIOLATION {violation}" for violation in self.violations[:30]]
         if self.violations:
             lines.append(f"  {len(self.violations)} violation(s); records are in {self.folder}")
         return "\n".join(lines)

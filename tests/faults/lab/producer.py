@@ -71,7 +71,7 @@ class Producer:
             self._recur: 2,
         }
 
-    async def act(self) -> None:
+    async def call(self) -> None:
         """Make one random call."""
         actions, weights = zip(*self._actions.items(), strict=True)
         (action,) = self._random.choices(actions, weights)
@@ -80,7 +80,7 @@ class Producer:
     async def _enqueue(self) -> None:
         op = self._op()
         name, data, options = self._random_job(op)
-        await self._ask(
+        await self._call(
             op,
             "enqueue",
             lambda: self._monque.enqueue(name, data, **options),
@@ -92,7 +92,7 @@ class Producer:
     async def _enqueue_many(self) -> None:
         op = self._op()
         batch = [{"op": op, "i": i, "seconds": 0.005} for i in range(self._random.randint(2, 40))]
-        await self._ask(
+        await self._call(
             op, "enqueue_many", lambda: self._monque.enqueue_many("quick", batch), name="quick"
         )
 
@@ -100,7 +100,7 @@ class Producer:
         op = self._op()
         data = {"op": op, "seconds": self._random.uniform(0, 0.3)}
         key = f"key-{self._random.randrange(_KEYS)}"
-        await self._ask(
+        await self._call(
             op,
             "enqueue",
             lambda: self._monque.enqueue("keyed", data, unique_key=key),
@@ -114,7 +114,7 @@ class Producer:
             for i in range(8)
         ]
 
-        await self._ask(
+        await self._call(
             op,
             "enqueue_many",
             lambda: self._monque.enqueue_many(
@@ -126,7 +126,7 @@ class Producer:
     async def _enqueue_in_transaction(self) -> None:
         op = self._op()
         data = {"op": op, "seconds": 0.01}
-        await self._ask(
+        await self._call(
             op,
             "enqueue_in_transaction",
             lambda: self._client.enqueue_in_transaction("quick", data),
@@ -157,15 +157,15 @@ class Producer:
         """Declare the schedule again, as every application start does, and make it due."""
         op = self._op()
         data = {"seconds": 0.05}
-        told = await self._ask(
+        schedule = await self._call(
             op,
             "schedule",
             lambda: self._monque.schedule("0 0 1 1 *", "cron", data, unique_key="yearly"),
             name="cron",
         )
-        if told:
-            job = str(told.id)
-            created = told.created_at
+        if schedule:
+            job = str(schedule.id)
+            created = schedule.created_at
             await self._manage("move", lambda _: self._monque.reschedule_job(job, created), job)
 
     async def _manage(
@@ -176,14 +176,14 @@ class Producer:
                 return
             job = self._random.choice(self._recent)
         chosen = job
-        await self._ask(self._op(), action, lambda: manage(chosen), job=chosen)
+        await self._call(self._op(), action, lambda: manage(chosen), job=chosen)
 
-    async def _ask(
-        self, op: str, action: str, ask: Callable[[], Awaitable[Any]], **details: object
+    async def _call(
+        self, op: str, action: str, call: Callable[[], Awaitable[Any]], **details: object
     ) -> Any:
         self._recorder.note("invoked", op=op, action=action, **details)
         try:
-            answer = await ask()
+            answer = await call()
         except JobStateError as error:
             self._recorder.note("rejected", op=op, text=str(error))
             return None
@@ -255,14 +255,14 @@ async def produce(settings: dict[str, Any], recorder: Recorder) -> None:
         ]
         gap = settings["tasks"] / settings["rate"]
 
-        async def keep_asking(producer: Producer) -> None:
+        async def keep_calling(producer: Producer) -> None:
             while not stop_requested.is_set():
-                await producer.act()
+                await producer.call()
                 await asyncio.sleep(gap)
 
         async with asyncio.TaskGroup() as group:
             for producer in producers:
-                group.create_task(keep_asking(producer))
+                group.create_task(keep_calling(producer))
     watching.cancel()
 
 

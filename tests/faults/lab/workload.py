@@ -36,7 +36,7 @@ class UnprintableError(Exception):
     """An exception whose `str` and `repr` raise."""
 
     def __str__(self) -> str:
-        raise RuntimeError("no words")
+        raise RuntimeError("unprintable")
 
     __repr__ = __str__
 
@@ -46,15 +46,15 @@ class RootError(BaseException):
 
 
 HANDLER_ERRORS: dict[str, Callable[[], BaseException]] = {
-    "error": lambda: RuntimeError("as told"),
-    "base": lambda: RootError("as told"),
+    "error": lambda: RuntimeError("on purpose"),
+    "base": lambda: RootError("on purpose"),
     "exit": lambda: SystemExit(3),
-    "interrupt": lambda: KeyboardInterrupt("as told"),
-    "generator": lambda: GeneratorExit("as told"),
-    "stop": lambda: StopIteration("as told"),
-    "cancelled": lambda: asyncio.CancelledError("as told"),
-    "speechless": UnprintableError,
-    "group": lambda: BaseExceptionGroup("as told", [RootError("one"), ValueError("two")]),
+    "interrupt": lambda: KeyboardInterrupt("on purpose"),
+    "generator": lambda: GeneratorExit("on purpose"),
+    "stop": lambda: StopIteration("on purpose"),
+    "cancelled": lambda: asyncio.CancelledError("on purpose"),
+    "unprintable": UnprintableError,
+    "group": lambda: BaseExceptionGroup("on purpose", [RootError("one"), ValueError("two")]),
     "surrogate": lambda: RuntimeError("\ud800\x00"),
     "endless": lambda: RuntimeError("x" * 1_000_000),
 }
