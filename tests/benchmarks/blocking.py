@@ -15,7 +15,7 @@ from tests.benchmarks.measure import Reading
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_TURNS = 10
+_REPETITIONS = 10
 
 
 def measure(uri: str, database: str, singles: int) -> dict[str, Reading]:
@@ -34,11 +34,11 @@ def measure(uri: str, database: str, singles: int) -> dict[str, Reading]:
             monque.enqueue(raw.NAME, {"number": number})
 
         raw_seconds = own_seconds = 0.0
-        turn = max(1, singles // _TURNS)
-        for _ in range(_TURNS):
+        turn = max(1, singles // _REPETITIONS)
+        for _ in range(_REPETITIONS):
             raw_seconds += _seconds(insert, turn)
             own_seconds += _seconds(enqueue, turn)
-    stored = turn * _TURNS
+    stored = turn * _REPETITIONS
     return {"SyncMonque.enqueue, one by one": Reading(stored / own_seconds, stored / raw_seconds)}
 
 

@@ -45,18 +45,18 @@ class Measure:
         return {
             "name": self.name,
             "unit": self.unit,
-            "monque": _middle([reading.monque for reading in readings]),
-            "limit": _middle([reading.limit for reading in readings]),
-            "of_limit": _middle([reading.of_limit for reading in readings]),
+            "monque": _median([reading.monque for reading in readings]),
+            "limit": _median([reading.limit for reading in readings]),
+            "of_limit": _median([reading.of_limit for reading in readings]),
             "of_limit_spread": _spread([reading.of_limit for reading in readings]),
-            "naive": _middle([reading.naive for reading in readings]),
-            "of_naive": _middle([reading.of_naive for reading in readings]),
+            "naive": _median([reading.naive for reading in readings]),
+            "of_naive": _median([reading.of_naive for reading in readings]),
             "of_naive_spread": _spread([reading.of_naive for reading in readings]),
             "rounds": [[reading.monque, reading.limit, reading.naive] for reading in readings],
         }
 
 
-def _middle(values: Sequence[float | None]) -> float | None:
+def _median(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return median(known) if known else None
 
@@ -67,17 +67,17 @@ def _spread(values: Sequence[float | None]) -> tuple[float, float] | None:
     return (min(known), max(known)) if len(known) > 1 else None
 
 
-async def alternately(times: int, *ways: Callable[[], Awaitable[T]]) -> list[list[T]]:
+async def alternately(times: int, *variants: Callable[[], Awaitable[T]]) -> list[list[T]]:
     """Call each way this many times, in alternating order; return the results of each way.
 
     Every second pass runs backwards, so that no way always follows the same other one, and load on
     the machine affects all of them.
     """
-    taken: list[list[T]] = [[] for _ in ways]
+    taken: list[list[T]] = [[] for _ in variants]
     for turn in range(times):
-        numbers = range(len(ways)) if turn % 2 == 0 else reversed(range(len(ways)))
+        numbers = range(len(variants)) if turn % 2 == 0 else reversed(range(len(variants)))
         for number in numbers:
-            taken[number].append(await ways[number]())
+            taken[number].append(await variants[number]())
     return taken
 
 

@@ -35,14 +35,16 @@ async def measure(db: Db, uri: str, here: int, elsewhere: int, blocks: int) -> d
     """
     block = -(-here // blocks)
     bare_here, local = await alternately(
-        blocks, partial(_from_here_to_bare_calls, db, block), partial(_from_here, db, block)
+        blocks,
+        partial(_from_this_process_to_bare_calls, db, block),
+        partial(_from_this_process, db, block),
     )
     block = -(-elsewhere // blocks)
-    async with _sender(db, uri) as sender:
+    async with _insert_process(db, uri) as inserter:
         bare_elsewhere, foreign = await alternately(
             blocks,
-            partial(sender.to_a_bare_stream, block),
-            partial(sender.to_an_instance, block),
+            partial(inserter.to_a_bare_stream, block),
+            partial(inserter.to_an_instance, block),
         )
     return {
         f"pick-up {origin} {label}": Reading(
@@ -56,19 +58,19 @@ async def measure(db: Db, uri: str, here: int, elsewhere: int, blocks: int) -> d
     }
 
 
-async def _from_here(db: Db, count: int) -> list[float]:
+async def _from_this_process(db: Db, count: int) -> list[float]:
     await raw.prepare(db["monque_jobs"])
-    arrivals = _Arrivals(count)
-    monque = arrivals.instance(db)
+    latencies = _Latencies(count)
+    monque = latencies.instance(db)
     async with monque:
-        await arrivals.connected.wait()
+        await latencies.connected.wait()
         for _ in range(count):
             await asyncio.sleep(_GAP_SECONDS)
             await monque.enqueue(raw.NAME, {"sent": time.monotonic_ns()})
-        return await arrivals.all()
+        return await latencies.all()
 
 
-async def _from_here_to_bare_calls(db: Db, count: int) -> list[float]:
+async def _from_this_process_to_bare_calls(db: Db, count: int) -> list[float]:
     """Insert and claim: the minimum latency for an instance that already knows of the job."""
     jobs = db["monque_jobs"]
     await raw.prepare(jobs)
@@ -81,7 +83,7 @@ async def _from_here_to_bare_calls(db: Db, count: int) -> list[float]:
     return times
 
 
-class _Sender:
+class _InsertProcess:
     """Another process, which sends jobs on request."""
 
     def __init__(self, db: Db, process: asyncio.subprocess.Process) -> None:
@@ -91,11 +93,11 @@ class _Sender:
     async def to_an_instance(self, count: int) -> list[float]:
         """Send to an idle Monque."""
         await raw.prepare(self._db["monque_jobs"])
-        arrivals = _Arrivals(count)
-        async with arrivals.instance(self._db):
-            await arrivals.connected.wait()
+        latencies = _Latencies(count)
+        async with latencies.instance(self._db):
+            await latencies.connected.wait()
             self._send(count)
-            return await arrivals.all()
+            return await latencies.all()
 
     async def to_a_bare_stream(self, count: int) -> list[float]:
         """Send to a bare loop that watches for inserts and claims each: the minimum latency."""
@@ -115,21 +117,21 @@ class _Sender:
 
 
 @asynccontextmanager
-async def _sender(db: Db, uri: str) -> AsyncIterator[_Sender]:
-    arguments = ("-m", "tests.benchmarks.sender", uri, db.name, str(_GAP_SECONDS))
+async def _insert_process(db: Db, uri: str) -> AsyncIterator[_InsertProcess]:
+    arguments = ("-m", "tests.benchmarks.insert_process", uri, db.name, str(_GAP_SECONDS))
     process = await asyncio.create_subprocess_exec(
         sys.executable, *arguments, stdin=asyncio.subprocess.PIPE
     )
     assert process.stdin is not None
     try:
-        yield _Sender(db, process)
+        yield _InsertProcess(db, process)
     finally:
         process.stdin.close()
         code = await process.wait()
     assert code == 0
 
 
-class _Arrivals:
+class _Latencies:
     """The latencies from sending to the handler."""
 
     def __init__(self, count: int) -> None:

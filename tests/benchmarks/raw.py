@@ -129,7 +129,7 @@ def _do_nothing(_: ObjectId) -> None: ...
 async def fail_batch(jobs: Jobs, ids: list[ObjectId], token: ObjectId) -> None:
     """Store a failure with its own retry time for each job of a claim."""
     await jobs.bulk_write(
-        [UpdateOne(held(job_id, token), retrial()) for job_id in ids], ordered=False
+        [UpdateOne(held(job_id, token), failure()) for job_id in ids], ordered=False
     )
 
 
@@ -192,7 +192,7 @@ def _completion() -> dict[str, Any]:
     }
 
 
-def retrial() -> dict[str, Any]:
+def failure() -> dict[str, Any]:
     """Return the update of a failed job that will be retried."""
     now = datetime.now(UTC)
     later = now + timedelta(hours=1)

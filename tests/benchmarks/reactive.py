@@ -29,17 +29,19 @@ _HOURS_AWAY = 3600.0
 _TASK = "plan"
 
 
-async def measure_planning(db: Db, count: int, turns: int) -> dict[str, Reading]:
+async def measure_planning(db: Db, count: int, repetitions: int) -> dict[str, Reading]:
     """Change this many documents at once, and plan them all; documents per second."""
-    bare, own = await alternately(turns, partial(_merge, db, count), partial(_plan, db, count))
+    bare, own = await alternately(
+        repetitions, partial(_merge, db, count), partial(_plan, db, count)
+    )
     return {"reactive planning of a burst": Reading(count / median(own), count / median(bare))}
 
 
-async def measure_latency(db: Db, count: int, turns: int) -> dict[str, Reading]:
+async def measure_latency(db: Db, count: int, repetitions: int) -> dict[str, Reading]:
     """Insert at a steady rate, and wait for each handler; milliseconds."""
-    block = -(-count // turns)
+    block = -(-count // repetitions)
     bare, own = await alternately(
-        turns, partial(_bare_stream, db, block), partial(_handler, db, block)
+        repetitions, partial(_bare_stream, db, block), partial(_handler, db, block)
     )
     return {
         f"reactive change to handler {label}": Reading(

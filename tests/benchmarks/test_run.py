@@ -36,7 +36,7 @@ def test_a_small_run_prints_a_table_writes_json_and_draws(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     result = json.loads(output.read_text(encoding="utf-8"))
     assert result["limit_batch_size"] in {100, 300, 1000}
-    assert done.stdout.startswith(f"{result['date']}, commit {result['commit']}\n\n| measured |")
+    assert done.stdout.startswith(f"{result['date']}, commit {result['commit']}\n\n| benchmark |")
     for name in ("enqueue, 100 tasks at once", "enqueue with unique keys, 100 tasks at once"):
         (measure,) = [measure for measure in result["measures"] if measure["name"] == name]
         assert measure["naive"] > 0
@@ -77,7 +77,7 @@ def test_a_small_run_prints_a_table_writes_json_and_draws(tmp_path: Path) -> Non
         assert (output.parent / picture).read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_small_study_of_growth_prints_a_table_and_writes_json(tmp_path: Path) -> None:
+def test_a_small_growth_run_prints_a_table_and_writes_json(tmp_path: Path) -> None:
     output = tmp_path / "growth.json"
 
     done = subprocess.run(
@@ -108,7 +108,9 @@ def test_a_small_study_of_growth_prints_a_table_and_writes_json(tmp_path: Path) 
     assert len([line for line in done.stdout.splitlines() if line.startswith("| ")]) == 23
 
 
-def test_the_commit_is_that_of_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_result_names_the_commit_of_the_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(run, "_ROOT", tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert run.commit() is None

@@ -1,4 +1,4 @@
-"""A process that inserts jobs one at a time: `python -m tests.benchmarks.sender …`."""
+"""A process that inserts jobs one at a time: `python -m tests.benchmarks.insert_process …`."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class CpuUsage:
     """Elapsed seconds, and seconds of CPU time."""
 
     seconds: float
@@ -19,10 +19,10 @@ class Spent:
     server_cpu: float | None
     """None where the system does not report it."""
 
-    def since(self, before: Spent) -> Spent:
+    def since(self, before: CpuUsage) -> CpuUsage:
         """Return the difference between two readings."""
         known = self.server_cpu is not None and before.server_cpu is not None
-        return Spent(
+        return CpuUsage(
             self.seconds - before.seconds,
             self.client_cpu - before.client_cpu,
             (self.server_cpu or 0) - (before.server_cpu or 0) if known else None,
@@ -37,15 +37,15 @@ class Spent:
         return None if self.server_cpu is None else self.server_cpu / jobs * 1e6
 
 
-class Meter:
+class CpuMeter:
     """Reads the wall clock and the CPU times together."""
 
     def __init__(self, server_pid: int) -> None:
         self._pid = server_pid
 
-    def look(self) -> Spent:
+    def read(self) -> CpuUsage:
         """Return the current readings, to be compared with later ones."""
-        return Spent(time.perf_counter(), time.process_time(), self._server_cpu())
+        return CpuUsage(time.perf_counter(), time.process_time(), self._server_cpu())
 
     def _server_cpu(self) -> float | None:
         try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pymongo import AsyncMongoClient
 
 from monque_core import Monque
-from tests.benchmarks import gate, raw
+from tests.benchmarks import raw, start_barrier
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -48,5 +48,5 @@ async def _connect() -> AsyncIterator[Monque]:
         db = client[os.environ["MONQUE_DATABASE"]]
         monque = Monque(db)
         await monque.initialize()
-        await gate.pass_through(db)
+        await start_barrier.wait(db)
         yield monque

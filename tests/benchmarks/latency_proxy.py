@@ -1,4 +1,4 @@
-"""A slower network: `python -m tests.benchmarks.distance …` forwards everything with a delay."""
+"""A proxy that adds latency: `python -m tests.benchmarks.latency_proxy …`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _CHUNK_BYTES = 1 << 16
 
 
 @asynccontextmanager
-async def farther(uri: str, seconds: float) -> AsyncIterator[str]:
+async def with_latency(uri: str, seconds: float) -> AsyncIterator[str]:
     """Yield a connection string to the same server with this much added to each round trip.
 
     The proxy runs in its own process, so that its CPU time is not counted as the client's.
     """
     address = urlsplit(uri)
-    arguments = ("-m", "tests.benchmarks.distance", address.hostname, address.port, seconds)
+    arguments = ("-m", "tests.benchmarks.latency_proxy", address.hostname, address.port, seconds)
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *map(str, arguments),

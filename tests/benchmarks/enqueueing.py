@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 TASKS = 100
 
 
-async def measure(db: Db, singles: int, many: int, turns: int) -> dict[str, Reading]:
+async def measure(db: Db, singles: int, many: int, repetitions: int) -> dict[str, Reading]:
     """Store this many jobs in each way; rates in jobs per second."""
     monque = Monque(db)
     await monque.initialize()
@@ -46,7 +46,7 @@ async def measure(db: Db, singles: int, many: int, turns: int) -> dict[str, Read
         naive: float | None = None,
     ) -> Reading:
         limits, rates = await alternately(
-            turns, partial(rate, count, bare), partial(rate, count, own)
+            repetitions, partial(rate, count, bare), partial(rate, count, own)
         )
         return Reading(median(rates), median(limits), naive)
 

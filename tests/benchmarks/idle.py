@@ -1,4 +1,4 @@
-"""The cost of an idle instance: `python -m tests.benchmarks.idling …`."""
+"""The cost of an idle instance: `python -m tests.benchmarks.idle …`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Db = AsyncDatabase[dict[str, Any]]
 
 _AWAIT_MS = 30_000
-_PRELUDE_SHARE = 1 / 60
+_WARM_UP_SHARE = 1 / 60
 
 
 async def measure(db: Db, uri: str, seconds: float) -> dict[str, Reading]:
@@ -41,7 +41,7 @@ async def measure(db: Db, uri: str, seconds: float) -> dict[str, Reading]:
     """
     await raw.prepare(db["monque_jobs"])
     own, bare = await asyncio.gather(
-        *(_idle_elsewhere(uri, db.name, way, seconds) for way in ("monque", "stream"))
+        *(_idle_in_a_process(uri, db.name, variant, seconds) for variant in ("monque", "stream"))
     )
     return {
         "idle, commands": Reading(own["commands"], bare["commands"]),
@@ -49,8 +49,10 @@ async def measure(db: Db, uri: str, seconds: float) -> dict[str, Reading]:
     }
 
 
-async def _idle_elsewhere(uri: str, database: str, way: str, seconds: float) -> dict[str, float]:
-    arguments = ("-m", "tests.benchmarks.idling", uri, database, way, str(seconds))
+async def _idle_in_a_process(
+    uri: str, database: str, variant: str, seconds: float
+) -> dict[str, float]:
+    arguments = ("-m", "tests.benchmarks.idle", uri, database, variant, str(seconds))
     process = await asyncio.create_subprocess_exec(
         sys.executable, *arguments, stdout=asyncio.subprocess.PIPE
     )
@@ -60,9 +62,9 @@ async def _idle_elsewhere(uri: str, database: str, way: str, seconds: float) -> 
     return spent
 
 
-async def _main(uri: str, database: str, way: str, seconds: float) -> None:
+async def _main(uri: str, database: str, variant: str, seconds: float) -> None:
     commands = _Commands()
-    idle = _idle_instance if way == "monque" else _bare_stream
+    idle = _idle_instance if variant == "monque" else _bare_stream
     async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[commands]) as client:
         print(json.dumps(await idle(client[database], commands, seconds)))
 
@@ -106,7 +108,7 @@ async def _bare_stream(db: Db, commands: _Commands, seconds: float) -> dict[str,
 
 
 async def _spent(seconds: float, sent: Callable[[], int]) -> dict[str, float]:
-    await asyncio.sleep(seconds * _PRELUDE_SHARE)
+    await asyncio.sleep(seconds * _WARM_UP_SHARE)
     sent_before, cpu_before, began = sent(), time.process_time(), time.monotonic()
     await asyncio.sleep(seconds)
     passed = time.monotonic() - began

@@ -1,4 +1,4 @@
-"""A process that drains a queue with bare calls: `python -m tests.benchmarks.drainer …`."""
+"""Draining a queue with bare calls: `python -m tests.benchmarks.raw_drain_process …`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 from pymongo import AsyncMongoClient
 
 from monque_core import event_loop
-from tests.benchmarks import gate, raw
-from tests.benchmarks.workshop import CONCURRENCY
+from tests.benchmarks import raw, start_barrier
+from tests.benchmarks.worker_app import CONCURRENCY
 
 
-async def _main(uri: str, database: str, way: str, batch_size: int) -> None:
+async def _main(uri: str, database: str, variant: str, batch_size: int) -> None:
     async with AsyncMongoClient[dict[str, Any]](uri) as client:
         jobs = client[database]["monque_jobs"]
         await jobs.find_one()
         with ThreadPoolExecutor(CONCURRENCY) as pool:
-            await gate.pass_through(client[database])
-            match way:
+            await start_barrier.wait(client[database])
+            match variant:
                 case "naive":
                     await raw.drain_one_by_one(jobs)
                 case "limit":

@@ -42,7 +42,7 @@ async def _bare_seconds(db: Db, count: int, batch_size: int | None) -> float:
     await raw.fill(jobs, count)
     began = time.perf_counter()
     if batch_size is None:
-        await raw.drain_one_by_one(jobs, raw.retrial)
+        await raw.drain_one_by_one(jobs, raw.failure)
     else:
         await raw.drain_in_batches(jobs, batch_size, raw.fail_batch)
     seconds = time.perf_counter() - began

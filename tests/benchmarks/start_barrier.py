@@ -12,26 +12,26 @@ if TYPE_CHECKING:
     Db = AsyncDatabase[dict[str, Any]]
 
 READY = b"ready\n"
-_COLLECTION = "gate"
-_LOOK_GAP = 0.05
-_NOTICE = 0.1
+_COLLECTION = "start_barrier"
+_POLL_SECONDS = 0.05
+_NOTICE_SECONDS = 0.1
 
 
-async def close(db: Db) -> None:
-    """Close the barrier; processes that arrive wait."""
+async def reset(db: Db) -> None:
+    """Make the processes that arrive at the barrier wait."""
     await db[_COLLECTION].drop()
 
 
-async def open_soon(db: Db) -> float:
-    """Open the barrier shortly from now; return the wall time at which all start."""
-    begins_at = time.time() + _NOTICE
+async def release(db: Db) -> float:
+    """Release all waiting processes in a moment; return the wall time of their start."""
+    begins_at = time.time() + _NOTICE_SECONDS
     await db[_COLLECTION].insert_one({"begins_at": begins_at})
     return begins_at
 
 
-async def pass_through(db: Db) -> None:
+async def wait(db: Db) -> None:
     """Report that this process is ready, and wait for the start time."""
     print(READY.decode(), end="", flush=True)
-    while (said := await db[_COLLECTION].find_one()) is None:
-        await asyncio.sleep(_LOOK_GAP)
-    await asyncio.sleep(said["begins_at"] - time.time())
+    while (release := await db[_COLLECTION].find_one()) is None:
+        await asyncio.sleep(_POLL_SECONDS)
+    await asyncio.sleep(release["begins_at"] - time.time())
