@@ -90,7 +90,7 @@ class TestWithoutATerminal:
         assert "Traceback" not in done.stderr
 
     @pytest.mark.parametrize("seconds", ["0", "-1", "soon", "nan"])
-    def test_a_duration_that_is_none_is_refused(
+    def test_a_bad_duration_is_refused(
         self, seconds: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         with pytest.raises(SystemExit) as refusal:
@@ -102,7 +102,7 @@ class TestWithoutATerminal:
 
 class TestInATerminal:
     @pytest.mark.parametrize("terminal", [["--seconds", "4"]], indirect=True)
-    def test_redraws_one_picture_and_leaves_a_summary(self, terminal: Terminal) -> None:
+    def test_redraws_one_screen_and_leaves_a_summary(self, terminal: Terminal) -> None:
         assert terminal.read_to_end() == 0, terminal.output
         assert "\x1b[2K" in terminal.output
         for heading in ("worker", "running", "retried", "recent events", "jobs/s"):
@@ -116,7 +116,7 @@ class TestInATerminal:
         assert GOOD_ENDING in terminal.output
 
     @pytest.mark.parametrize("terminal", [["--seconds", "600"]], indirect=True)
-    def test_an_interrupt_ends_it_in_order(self, terminal: Terminal) -> None:
+    def test_an_interrupt_ends_it_cleanly(self, terminal: Terminal) -> None:
         terminal.read_until("recent events")
         terminal.process.send_signal(signal.SIGINT)
 
@@ -138,13 +138,13 @@ class TestInATerminal:
 class TestTheAudit:
     """The verdict for documents and runs that are not as expected."""
 
-    async def test_a_job_that_ran_once_is_good(self, books: Books) -> None:
+    async def test_a_job_that_ran_once_is_correct(self, books: Books) -> None:
         job = await books.stored(status=JobStatus.COMPLETED, claims=1)
         await books.run(job)
 
         assert (await books.check()).is_good
 
-    async def test_a_job_that_succeeded_after_a_failure_is_good(self, books: Books) -> None:
+    async def test_a_job_that_succeeded_after_a_failure_is_correct(self, books: Books) -> None:
         job = await books.stored(status=JobStatus.COMPLETED, claims=2, failCount=1)
         await books.run(job, fails=True)
         await books.run(job)
@@ -174,14 +174,14 @@ class TestTheAudit:
 
         assert (await books.check()).lost == {job.id}
 
-    async def test_a_job_that_succeeded_twice_is_doubled(self, books: Books) -> None:
+    async def test_a_job_that_succeeded_twice_is_a_duplicate_run(self, books: Books) -> None:
         job = await books.stored(status=JobStatus.COMPLETED, claims=1)
         await books.run(job)
         await books.run(job)
 
         assert await books.check() == Verdict(lost=frozenset(), doubled=frozenset({job.id}))
 
-    async def test_a_job_claimed_once_more_than_it_ended_is_doubled(self, books: Books) -> None:
+    async def test_a_job_with_more_claims_than_ends_is_a_duplicate_run(self, books: Books) -> None:
         job = await books.stored(status=JobStatus.COMPLETED, claims=2)
         await books.run(job)
 
@@ -212,7 +212,7 @@ class TestTheAudit:
         assert (await books.check()).lost == {job.id}
 
     @pytest.mark.parametrize(("lost", "doubled"), [(1, 0), (0, 1), (2, 3)])
-    async def test_a_bad_verdict_is_told_and_fails_the_command(
+    async def test_a_bad_verdict_is_printed_and_fails_the_command(
         self,
         lost: int,
         doubled: int,

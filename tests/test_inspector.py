@@ -67,7 +67,7 @@ async def logged_db(
 
 
 class TestEachHandle:
-    async def test_shows_jobs_pages_and_figures(self, any_db: AnyDatabase, db: Db) -> None:
+    async def test_returns_jobs_pages_and_statistics(self, any_db: AnyDatabase, db: Db) -> None:
         monque = Monque(any_db)
         jobs = await monque.enqueue_many("a", range(7))
         schedule = await monque.schedule("@daily", "b", None)
@@ -204,7 +204,7 @@ class TestPages:
         page = await monque.get_jobs_with_cursor(direction="backward", limit=2)
         assert data(page) == [2, 1]
 
-    async def test_hold_still_while_everything_moves(self, db: Db, monque: Monque) -> None:
+    async def test_are_stable_while_jobs_change(self, db: Db, monque: Monque) -> None:
         """Between two pages, jobs come and go on both sides; each other job is seen once."""
         jobs = [a_job(data=n) for n in range(60)]
         await put(db, *jobs)
@@ -294,7 +294,7 @@ class TestCursors:
         assert data(second) == [7, 6, 5, 4, 3]
 
     @pytest.mark.parametrize("cursor", ["", "abc", "ä", 5, b"abc", "A" * 2000])
-    async def test_that_are_none_are_refused_before_anything_is_touched(
+    async def test_that_are_invalid_are_refused_before_any_command(
         self, db: Db, monque: Monque, cursor: Any
     ) -> None:
         with pytest.raises(InvalidCursorError):
@@ -312,7 +312,7 @@ class TestCursors:
             ({"limit": "5"}, "limit='5'"),
         ],
     )
-    async def test_do_not_hide_other_mistakes(
+    async def test_do_not_hide_other_errors(
         self, db: Db, monque: Monque, options: Any, message: str
     ) -> None:
         with pytest.raises(ValueError, match=message):
@@ -359,14 +359,14 @@ class TestCursors:
 
 
 class TestSchedules:
-    async def test_are_told_by_name(self, db: Db, monque: Monque) -> None:
+    async def test_are_counted_by_name(self, db: Db, monque: Monque) -> None:
         schedules = [a_schedule(name=name, unique_key=name) for name in ("c", "a", "b")]
         await put(db, *schedules, a_job(name="a"), a_schedule(name="a", status="cancelled"))
         assert [job.name for job in await monque.get_schedules()] == ["a", "b", "c"]
         assert await monque.get_schedules("a") == [schedules[1]]
         assert await monque.get_schedules("absent") == []
 
-    async def test_of_no_name_are_an_error(self, db: Db, monque: Monque) -> None:
+    async def test_of_an_unknown_name_are_an_error(self, db: Db, monque: Monque) -> None:
         with pytest.raises(InvalidJobError, match="name=''"):
             await monque.get_schedules("")
         assert await db.list_collection_names() == []
@@ -386,7 +386,7 @@ class TestStats:
         assert await monque.get_queue_stats("absent") == QueueStats()
 
     @pytest.mark.parametrize("name", ["", " ", "a b", 5])
-    async def test_of_no_name_are_an_error(self, db: Db, monque: Monque, name: Any) -> None:
+    async def test_of_an_unknown_name_are_an_error(self, db: Db, monque: Monque, name: Any) -> None:
         with pytest.raises(InvalidJobError, match="name="):
             await monque.get_queue_stats(name)
         assert await db.list_collection_names() == []

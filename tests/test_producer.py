@@ -232,7 +232,7 @@ def nowhere(absent_uri: str) -> Iterator[Database[dict[str, Any]]]:
         yield client.nowhere
 
 
-async def test_no_items_are_no_jobs_and_no_command(
+async def test_no_items_store_no_jobs_and_send_no_command(
     nowhere: Database[dict[str, Any]],
 ) -> None:
     assert await Monque(nowhere).enqueue_many("many", []) == []
@@ -371,7 +371,7 @@ async def test_a_schedule_without_a_key_is_one_however_often_it_is_made(
 
 
 @pytest.mark.parametrize(("cron", "warnings"), [("0 9 * *", 1), ("0 9 * * *", 0), ("@daily", 0)])
-async def test_a_schedule_of_fewer_than_five_fields_is_warned_of(
+async def test_a_schedule_of_fewer_than_five_fields_causes_a_warning(
     db: AsyncDatabase[dict[str, Any]],
     caplog: pytest.LogCaptureFixture,
     cron: str,
@@ -548,14 +548,14 @@ class TestPing:
         assert "did not answer a ping within 0.2 s" in caplog.text
 
     @pytest.mark.parametrize("timeout", [-1, "soon", None])
-    async def test_refuses_what_is_no_timeout(
+    async def test_refuses_a_bad_timeout(
         self, db: AsyncDatabase[dict[str, Any]], timeout: Any
     ) -> None:
         with pytest.raises(ValueError, match="timeout="):
             await Monque(db).ping(timeout)
 
     @pytest.mark.parametrize("how", ["killed", "frozen"])
-    async def test_follows_a_server_that_arrives_goes_and_comes_back(
+    async def test_follows_a_server_that_starts_stops_and_returns(
         self, frail_mongo: LocalMongo, node: Node, how: str
     ) -> None:
         def leave() -> None:

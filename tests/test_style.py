@@ -11,7 +11,6 @@ _LONGEST_MODULE = 400
 _MODULES = sorted(ROOT.glob("packages/*/src/**/*.py"))
 _VAGUE_OPENING = re.compile(r"(Tell|Give|Say)s?\b")
 _VAGUE_NAME = re.compile(r"helper|util|manager|misc")
-_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def test_there_are_modules_to_check() -> None:
@@ -23,12 +22,14 @@ def test_there_are_modules_to_check() -> None:
 
 def test_no_docstring_begins_with_tell_give_or_say() -> None:
     vague = [
-        f"{path.relative_to(ROOT)}: {docstring.splitlines()[0]}"
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.value.value.splitlines()[0]}"
         for path in _MODULES
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, _DOCUMENTED)
-        and (docstring := ast.get_docstring(node)) is not None
-        and _VAGUE_OPENING.match(docstring)
+        # Docstrings of attributes, too.
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+        and _VAGUE_OPENING.match(node.value.value)
     ]
     assert vague == []
 

@@ -53,7 +53,7 @@ def test_a_program_runs_and_prints_what_the_page_says(
 
 
 @pytest.mark.parametrize("service", blocks("python service"), ids=str)
-def test_a_service_ends_in_order_when_it_is_told_to(
+def test_a_service_ends_cleanly_on_sigterm(
     service: Block, environment: dict[str, str], tmp_path: Path
 ) -> None:
     path = tmp_path / "service.py"
@@ -77,7 +77,7 @@ def test_a_service_ends_in_order_when_it_is_told_to(
 
 
 @pytest.mark.parametrize("fragment", blocks("python fragment"), ids=str)
-def test_a_fragment_is_python(fragment: Block) -> None:
+def test_a_fragment_compiles(fragment: Block) -> None:
     compile(fragment.code, str(fragment), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 

@@ -159,7 +159,7 @@ _SEEN = [
 
 
 @pytest.mark.parametrize("kind", _SEEN)
-def test_the_reference_tells_every_attribute_of_what_reactive_tasks_show(kind: type) -> None:
+def test_the_reference_lists_every_attribute_of_reactive_task_objects(kind: type) -> None:
     text = _section("docs/reference/api.md", _REACTIVE_NAMES)
     text += _section("docs/reactive.md", "Failure and retry")
     told = re.findall(r"\w+", " ".join(re.findall(r"`([^`\n]+)`", text)))
@@ -186,7 +186,7 @@ def test_the_reactive_page_lists_every_option_its_default_and_no_other() -> None
 
 
 @pytest.mark.parametrize("kind", [ReactiveTask, SyncReactiveTask])
-def test_the_reactive_page_tells_every_member_of_a_run(kind: type) -> None:
+def test_the_reactive_page_lists_every_member_of_a_run(kind: type) -> None:
     members = {
         name for base in kind.__mro__[:-1] for name in vars(base) if not name.startswith("_")
     } - _FOR_THE_ENGINE
@@ -212,7 +212,7 @@ def test_the_reference_of_monque_di_lists_every_argument_and_no_other(decorator:
     assert _rows(section) == list(inspect.signature(decorator).parameters)
 
 
-def test_the_reference_of_monque_di_tells_the_signature_of_a_controller() -> None:
+def test_the_reference_of_monque_di_has_the_signature_of_a_controller() -> None:
     signature = inspect.signature(monque_di.job_controller)
     untyped = signature.replace(
         parameters=[
@@ -264,7 +264,7 @@ def test_the_options_page_lists_every_option_and_no_other() -> None:
 @pytest.mark.parametrize(
     "option", [field for field in dataclasses.fields(Options) if field.name not in _RANDOM_OR_LIVE]
 )
-def test_the_options_page_tells_each_default(option: dataclasses.Field[Any]) -> None:
+def test_the_options_page_states_each_default(option: dataclasses.Field[Any]) -> None:
     row = re.search(
         rf"^\| `{option.name}` \| ([^|]+) \|", page_text("docs/reference/options.md"), re.MULTILINE
     )
@@ -273,7 +273,7 @@ def test_the_options_page_tells_each_default(option: dataclasses.Field[Any]) -> 
     assert row[1].strip() == _in_words(_default(option))
 
 
-def test_the_options_page_tells_every_reactive_option_its_default_and_no_other() -> None:
+def test_the_options_page_lists_every_reactive_option_its_default_and_no_other() -> None:
     rows = re.findall(
         r"^\| `(\w+)` \| ([^|]+) \|",
         _section("docs/reference/options.md", "Reactive options"),
@@ -323,7 +323,7 @@ def test_the_events_page_lists_every_event_and_no_other() -> None:
 @pytest.mark.parametrize(
     "payload", [value for value in vars(events).values() if dataclasses.is_dataclass(value)]
 )
-def test_the_events_page_tells_every_payload(payload: Any) -> None:
+def test_the_events_page_documents_every_payload(payload: Any) -> None:
     fields = ", ".join(field.name for field in dataclasses.fields(payload))
 
     assert f"`{payload.__name__}({fields})`" in page_text("docs/reference/events.md")

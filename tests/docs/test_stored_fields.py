@@ -28,7 +28,7 @@ def _fields_of_kinds() -> dict[str, set[str]]:
     return {kind: set(re.findall(r"`(\w+)`", told)) for kind, told in rows}
 
 
-async def test_every_field_of_reactive_tasks_is_told_and_no_other(
+async def test_every_field_of_reactive_tasks_is_listed_and_no_other(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     stored: set[str] = set()

@@ -85,7 +85,7 @@ def _statuses(value: Any) -> set[str]:
 
 
 @pytest.mark.parametrize("write", _MADE)
-def test_a_transition_demands_and_changes_what_the_page_says(write: str) -> None:
+def test_a_transition_has_the_filter_and_the_update_of_the_page(write: str) -> None:
     promise: Promise = promises()[write]
     step = _MADE[write]
     sets, removes = _changes(step.update)
@@ -97,7 +97,7 @@ def test_a_transition_demands_and_changes_what_the_page_says(write: str) -> None
     assert removes == promise.removes.all
 
 
-def test_the_page_tells_of_every_transition_and_no_other() -> None:
+def test_the_page_lists_every_transition_and_no_other() -> None:
     assert promises().keys() == _MADE.keys()
     made = {
         name

@@ -120,7 +120,7 @@ async def do_everything(monque: Monque, ids: list[Any]) -> None:
     suppress_health_check=list(HealthCheck),
 )
 @given(documents=st.lists(garbage(), min_size=8, max_size=16))
-async def test_it_stops_no_good_job_and_is_told_once(
+async def test_garbage_stops_no_valid_job_and_is_reported_once(
     db: Db, documents: list[dict[str, Any]]
 ) -> None:
     await jobs_in(db).drop()

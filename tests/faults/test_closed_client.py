@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("kind", ["async", "blocking"])
-async def test_a_client_closed_too_early_is_told_once_and_keeps_nobody_from_stopping(
+async def test_a_client_closed_too_early_is_reported_once_and_stop_returns(
     db: AsyncDatabase[dict[str, Any]], uri: str, kind: str
 ) -> None:
     client: Any = (AsyncMongoClient if kind == "async" else MongoClient)(uri)

@@ -91,7 +91,7 @@ async def test_jobs_keep_flowing_and_the_indexes_come_back(
     assert len(happenings.of("changestream:error")) <= 2
 
 
-async def test_they_do_not_come_back_if_they_are_not_wanted(db: Db) -> None:
+async def test_they_do_not_come_back_without_index_creation(db: Db) -> None:
     monque = Monque(db, skip_index_creation=True, heartbeat_interval=HEARTBEAT)
     happenings = Happenings(monque)
 
@@ -106,7 +106,7 @@ async def test_they_do_not_come_back_if_they_are_not_wanted(db: Db) -> None:
     assert await names_of(db) == set()
 
 
-async def test_duplicates_that_came_meanwhile_are_told_once_and_stop_nothing_else(
+async def test_duplicate_keys_stored_meanwhile_are_reported_once_and_block_nothing(
     db: Db,
 ) -> None:
     monque = Monque(db, heartbeat_interval=HEARTBEAT)
@@ -141,7 +141,7 @@ async def test_duplicates_that_came_meanwhile_are_told_once_and_stop_nothing_els
     assert happenings.of("job:error") == [event]
 
 
-async def test_jobs_that_no_look_finds_are_turned_away_in_the_end(db: Db) -> None:
+async def test_jobs_that_no_query_finds_are_eventually_quarantined(db: Db) -> None:
     first, second = (Monque(db, heartbeat_interval=HEARTBEAT) for _ in range(2))
     both = [Happenings(monque) for monque in (first, second)]
     undated: list[object] = [None, "2020-01-01", 5, {}, [], True]

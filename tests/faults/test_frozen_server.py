@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from monque_core.local.node import Node
 
 
-async def test_instances_that_were_kept_waiting_do_not_steal_from_each_other(
+async def test_instances_do_not_steal_claims_after_a_frozen_server(
     frail_mongo: LocalMongo, node: Node
 ) -> None:
     """Without client timeouts, which is the default, no error reports the outage."""
@@ -54,7 +54,7 @@ async def test_instances_that_were_kept_waiting_do_not_steal_from_each_other(
             assert not seen.of("job:error")
 
 
-async def test_after_a_silence_of_the_server_every_owner_has_time_to_be_heard(
+async def test_after_a_frozen_server_every_owner_has_time_for_a_heartbeat(
     db: AsyncDatabase[dict[str, Any]], uri: str
 ) -> None:
     """The server freezes, and the rival is the first to be served afterwards."""

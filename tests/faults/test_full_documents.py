@@ -58,7 +58,7 @@ async def without_data(db: Db, job_id: ObjectId) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("concurrency", [1, 5])
-async def test_a_job_without_room_for_a_claim_is_set_aside_and_its_neighbours_run(
+async def test_a_job_without_room_for_a_claim_is_quarantined_and_others_run(
     db: Db, concurrency: int
 ) -> None:
     full = [await put_full(db, free) for free in (0, 1, 100)]
@@ -86,7 +86,7 @@ async def test_a_job_without_room_for_a_claim_is_set_aside_and_its_neighbours_ru
         assert document["size"] > LARGEST_DOCUMENT - free - 300, "its data is not whole"
 
 
-async def test_what_is_full_and_garbage_too_is_set_aside_by_recovery(db: Db) -> None:
+async def test_a_full_and_invalid_document_is_quarantined_by_recovery(db: Db) -> None:
     full = await put_full(db, 0, status="processing", failCount="three")
     monque = Monque(db)
     happenings = Happenings(monque)
@@ -143,7 +143,7 @@ async def test_the_last_failure_of_a_full_schedule_leaves_a_copy_and_moves_it_on
     assert copy["nextRunAt"] == tick
 
 
-async def test_the_largest_payload_leaves_room_for_all_that_is_ever_written(db: Db) -> None:
+async def test_the_largest_payload_leaves_room_for_every_later_write(db: Db) -> None:
     instance_id = "\N{FISH}" * 255
     monque = Monque(db, scheduler_instance_id=instance_id, max_retries=2, base_retry_interval=0.001)
     happenings = Happenings(monque)

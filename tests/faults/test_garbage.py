@@ -88,7 +88,7 @@ ODDITIES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("concurrency", [1, 5])
-async def test_garbage_is_set_aside_once_and_innocent_jobs_beside_it_run(
+async def test_garbage_is_quarantined_once_and_valid_jobs_run(
     db: AsyncDatabase[dict[str, Any]], concurrency: int
 ) -> None:
     garbage = [pending(**fields) for fields in GARBAGE.values()]
@@ -128,7 +128,7 @@ async def test_garbage_is_set_aside_once_and_innocent_jobs_beside_it_run(
         assert not {"claimedBy", "lockedAt"} & set(found), what
 
 
-async def test_among_several_instances_each_is_told_by_one(
+async def test_among_several_instances_one_reports_each_document(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     garbage = [pending(**fields) for fields in GARBAGE.values()]
@@ -164,7 +164,7 @@ async def test_among_several_instances_each_is_told_by_one(
 
 
 @pytest.mark.parametrize("concurrency", [1, 5])
-async def test_what_is_merely_unusual_runs(
+async def test_unusual_but_valid_jobs_run(
     db: AsyncDatabase[dict[str, Any]], concurrency: int
 ) -> None:
     await jobs_in(db).insert_many(

@@ -25,7 +25,7 @@ async def do_nothing(job: Job[Any]) -> None: ...
 
 
 @pytest.mark.parametrize("count", [1, 10])
-async def test_stop_lets_a_claim_under_way_finish_and_hands_it_back(
+async def test_stop_waits_for_a_pending_claim_and_hands_it_back(
     proxied_db: Any, proxy: Proxy, db: AsyncDatabase[dict[str, Any]], count: int
 ) -> None:
     monque = Monque(proxied_db)
@@ -49,7 +49,7 @@ async def test_stop_lets_a_claim_under_way_finish_and_hands_it_back(
     ] * count
 
 
-async def test_a_stop_that_cannot_wait_leaves_no_claim_that_nobody_runs(
+async def test_a_stop_with_timeout_zero_leaves_no_orphaned_claim(
     proxied_db: Any, proxy: Proxy, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(proxied_db)
@@ -67,7 +67,7 @@ async def test_a_stop_that_cannot_wait_leaves_no_claim_that_nobody_runs(
     assert [(job.status, job.claims) for job in jobs] == [("pending", 0)] * 10
 
 
-async def test_stop_waits_for_outcomes_under_way(
+async def test_stop_waits_for_pending_outcomes(
     proxied_db: Any, proxy: Proxy, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(proxied_db)

@@ -90,7 +90,7 @@ async def test_a_run_that_lost_its_claim_is_cancelled_by_the_heartbeat_and_write
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["returns", "raises"])
-async def test_a_run_that_resists_its_cancellation_writes_nothing_either(
+async def test_a_run_that_suppresses_its_cancellation_writes_nothing(
     db: AsyncDatabase[dict[str, Any]], fails: bool
 ) -> None:
     monque = Monque(db, heartbeat_interval=0.1, recover_stale_jobs=False)
@@ -118,7 +118,7 @@ async def test_a_run_that_resists_its_cancellation_writes_nothing_either(
     the_loss_of(job, happenings)
 
 
-async def test_a_loss_during_settling_is_told_once(
+async def test_a_claim_lost_during_settling_is_reported_once(
     proxied_db: Any, proxy: Proxy, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(proxied_db, heartbeat_interval=0.1, recover_stale_jobs=False)
@@ -294,7 +294,7 @@ async def test_two_runs_of_one_job_that_end_together_settle_only_the_newer_claim
     assert "failReason" not in now
 
 
-async def test_a_claim_ahead_that_was_lost_is_never_run(
+async def test_a_prefetched_job_whose_claim_was_lost_never_runs(
     db: AsyncDatabase[dict[str, Any]], blocking_db: Database[dict[str, Any]]
 ) -> None:
     monque = Monque(db, heartbeat_interval=0.1, recover_stale_jobs=False)

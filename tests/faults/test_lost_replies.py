@@ -63,7 +63,7 @@ async def test_claims_whose_reply_was_lost_run_exactly_once(
 
 
 @pytest.mark.parametrize("proxied_db", ["async"], indirect=True)
-async def test_a_claim_that_reaches_the_server_late_is_run_too(
+async def test_a_claim_that_reaches_the_server_late_runs_as_well(
     proxied_db: Any, proxy: Proxy, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(

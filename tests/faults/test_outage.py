@@ -113,7 +113,7 @@ class Workplace:
 
 
 @pytest.mark.parametrize("how", ["frozen", "killed"])
-async def test_outcomes_that_cannot_be_written_are_kept_until_they_can(
+async def test_outcomes_are_kept_until_they_can_be_written(
     frail_mongo: LocalMongo, node: Node, how: str
 ) -> None:
     # No machine takes a one-second stall for an outage; failed attempts do not queue up.
@@ -145,7 +145,7 @@ async def test_outcomes_that_cannot_be_written_are_kept_until_they_can(
                 await workplace.close()
 
 
-async def test_an_idle_instance_lives_through_every_outage_and_tells_of_each_once(
+async def test_an_idle_instance_survives_every_outage_and_reports_each_once(
     frail_mongo: LocalMongo, node: Node
 ) -> None:
     async with AsyncMongoClient[dict[str, Any]](

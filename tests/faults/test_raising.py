@@ -145,7 +145,7 @@ def register(monque: Monque, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["coroutine", "function", "middleware"])
-async def test_whatever_is_raised_is_a_failure_of_that_job_and_of_nothing_else(
+async def test_any_exception_fails_its_own_job_only(
     db: Db, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     monque = Monque(db, max_retries=1, **NO_POLLS)
@@ -173,7 +173,7 @@ async def test_whatever_is_raised_is_a_failure_of_that_job_and_of_nothing_else(
     assert not caplog.records, "asyncio complains of what nobody retrieved"
 
 
-async def test_without_a_listener_all_of_it_is_logged(
+async def test_without_a_listener_every_exception_is_logged(
     db: Db, caplog: pytest.LogCaptureFixture
 ) -> None:
     monque = Monque(db, max_retries=1, **NO_POLLS)
@@ -189,7 +189,7 @@ async def test_without_a_listener_all_of_it_is_logged(
 
 
 @pytest.mark.parametrize("kind", ["at once", "in a task"])
-async def test_whatever_a_listener_raises_harms_nothing(
+async def test_exceptions_of_listeners_do_no_harm(
     db: Db, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     monque = Monque(db, **NO_POLLS)
@@ -220,7 +220,7 @@ async def test_whatever_a_listener_raises_harms_nothing(
     assert all(any(one is RAISED[name][0] for one in told) for name in {*LOGGABLE} - quiet)
 
 
-async def test_what_a_thread_raises_after_stop_gave_up_on_it_is_nobody_s_complaint(
+async def test_an_exception_of_an_abandoned_thread_is_not_logged_by_asyncio(
     db: Db, caplog: pytest.LogCaptureFixture
 ) -> None:
     monque = Monque(db, **NO_POLLS)

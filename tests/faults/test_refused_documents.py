@@ -45,7 +45,7 @@ async def forbid(db: Db, validator: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("concurrency", [1, 5])
-async def test_a_job_that_cannot_be_claimed_is_told_once_and_its_neighbours_run(
+async def test_a_job_that_cannot_be_claimed_is_reported_once_and_others_run(
     db: Db, concurrency: int
 ) -> None:
     monque = Monque(db, poll_interval=0.02, heartbeat_interval=0.1)
@@ -104,7 +104,7 @@ async def test_a_job_that_could_not_be_claimed_runs_once_it_can_be(
 
 
 @pytest.mark.parametrize("concurrency", [1, 5])
-async def test_a_validator_that_forbids_every_claim_is_not_told_for_every_job(
+async def test_a_validator_that_refuses_every_claim_is_not_reported_for_every_job(
     db: Db, monkeypatch: pytest.MonkeyPatch, concurrency: int
 ) -> None:
     monkeypatch.setattr(quarantine, "MOST_SKIPPED", 5)
@@ -128,7 +128,7 @@ async def test_a_validator_that_forbids_every_claim_is_not_told_for_every_job(
         await happenings.reach("job:complete", 50)
 
 
-async def test_a_claim_that_cannot_be_renewed_costs_no_other(db: Db) -> None:
+async def test_a_claim_that_cannot_be_renewed_does_not_affect_others(db: Db) -> None:
     first = Monque(db, heartbeat_interval=0.2)
     happenings = Happenings(first)
     may_end = asyncio.Event()
@@ -164,7 +164,7 @@ async def test_a_claim_that_cannot_be_renewed_costs_no_other(db: Db) -> None:
     assert not watched.of("stale:recovered")
 
 
-async def test_a_stale_job_that_cannot_be_taken_back_keeps_no_other_from_it(db: Db) -> None:
+async def test_a_stale_job_that_cannot_be_recovered_does_not_block_others(db: Db) -> None:
     monque = Monque(db, heartbeat_interval=0.1)
     happenings = Happenings(monque)
 
@@ -190,7 +190,7 @@ async def test_a_stale_job_that_cannot_be_taken_back_keeps_no_other_from_it(db: 
     assert await count_by_status(db) == {"completed": 3, "processing": 2}
 
 
-async def test_a_success_that_the_server_refuses_is_told_once_and_never_lost(db: Db) -> None:
+async def test_a_success_that_the_server_refuses_is_reported_once_and_never_lost(db: Db) -> None:
     monque = Monque(db, heartbeat_interval=0.1, poll_interval=0.02)
     happenings = Happenings(monque)
     runs = Tally[str]()

@@ -67,7 +67,7 @@ async def test_a_job_that_node_retries_has_all_its_runs_before_it_in_python(
     assert (failure.job.fail_count, failure.job.claims) == (1, 1)
 
 
-async def test_a_schedule_that_node_moved_to_its_next_tick_is_not_taken_for_interrupted(
+async def test_a_schedule_that_node_moved_to_its_next_tick_does_not_count_as_interrupted(
     neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(db, max_retries=3)

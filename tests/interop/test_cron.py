@@ -81,7 +81,7 @@ def _ticks(cron: str, after: datetime) -> list[datetime] | None:
     return ticks
 
 
-async def test_any_expression_fires_when_it_does_in_node(neighbour: Neighbour) -> None:
+async def test_any_expression_fires_at_the_same_times_as_in_node(neighbour: Neighbour) -> None:
     dice = random.Random(14)
     accepted = rewritten = 0
     for _ in range(_EXPRESSIONS):

@@ -80,7 +80,7 @@ async def _stored_bytes(db: AsyncDatabase[dict[str, Any]]) -> dict[object, bytes
     }
 
 
-async def test_every_type_gets_from_python_to_node(
+async def test_every_type_survives_from_python_to_node(
     start_neighbour: StartNeighbour, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     neighbour = await start_neighbour(exact=True)
@@ -97,7 +97,7 @@ async def test_every_type_gets_from_python_to_node(
     assert await _stored_bytes(db) == before
 
 
-async def test_every_type_gets_from_node_to_python(
+async def test_every_type_survives_from_node_to_python(
     start_neighbour: StartNeighbour, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     neighbour = await start_neighbour()
@@ -138,7 +138,7 @@ _READ_ONLY = {
 
 
 @pytest.mark.parametrize("name", _READ_ONLY)
-async def test_types_that_drivers_no_longer_write_are_read_and_stay(
+async def test_types_that_drivers_no_longer_write_are_read_and_kept(
     name: str, start_neighbour: StartNeighbour, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     written, read = _READ_ONLY[name]

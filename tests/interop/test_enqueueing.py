@@ -30,7 +30,7 @@ _WRITTEN_BY_NODE = {
 _CLAIM = {"claimedBy", "lockedAt", "lastHeartbeat", "heartbeatInterval"}
 
 
-async def test_python_runs_what_node_enqueues_as_soon_as_it_is_there(
+async def test_python_runs_jobs_of_node_at_once(
     neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     runs: Tally[Job[dict[str, str]]] = Tally()
@@ -53,7 +53,7 @@ async def test_python_runs_what_node_enqueues_as_soon_as_it_is_there(
     assert (await stored(db, job)).status == JobStatus.COMPLETED
 
 
-async def test_node_runs_what_python_enqueues_and_leaves_what_it_does_not_know(
+async def test_node_runs_jobs_of_python_and_keeps_unknown_fields(
     neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(db)
@@ -105,7 +105,7 @@ async def test_a_job_that_node_failed_is_tried_again_by_python_after_about_the_s
     assert (ended.status, ended.fail_count, ended.fail_reason) == (JobStatus.COMPLETED, 1, None)
 
 
-async def test_a_job_that_python_failed_is_counted_on_by_node_until_its_retries_are_spent(
+async def test_node_continues_the_retries_of_a_job_that_failed_in_python(
     start_neighbour: StartNeighbour, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(db, max_retries=3)
@@ -130,7 +130,7 @@ async def test_a_job_that_python_failed_is_counted_on_by_node_until_its_retries_
     assert ended.claimed_by is None
 
 
-async def test_both_find_and_manage_what_the_other_has_stored(
+async def test_both_sides_find_and_manage_jobs_of_the_other(
     neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(db)
@@ -150,7 +150,7 @@ async def test_both_find_and_manage_what_the_other_has_stored(
     assert await jobs_in(db).count_documents({"name": "greet", "status": "cancelled"}) == 1
 
 
-async def test_node_writes_no_field_that_the_page_on_the_format_does_not_tell_of(
+async def test_node_writes_only_fields_that_the_page_on_the_format_documents(
     neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     await neighbour.schedule("* * * * *", "schedule", None, uniqueKey="key")

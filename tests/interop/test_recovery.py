@@ -104,7 +104,7 @@ async def test_python_takes_no_live_job_of_node_however_long_it_runs(
     assert export.runs == []
 
 
-async def test_python_takes_the_jobs_of_a_killed_node_by_the_heartbeat_it_promised(
+async def test_python_recovers_jobs_of_a_killed_node_by_its_heartbeat_interval(
     start_neighbour: StartNeighbour, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     neighbour = await start_neighbour(heartbeatInterval=100)
@@ -125,7 +125,7 @@ async def test_python_takes_the_jobs_of_a_killed_node_by_the_heartbeat_it_promis
     assert (await stored(db, job)).status == JobStatus.COMPLETED
 
 
-async def test_node_takes_the_jobs_of_a_killed_python_when_their_locks_are_old(
+async def test_node_recovers_jobs_of_a_killed_python_after_the_lock_timeout(
     start_neighbour: StartNeighbour, db: AsyncDatabase[dict[str, Any]], uri: str
 ) -> None:
     job = await Monque(db).enqueue("on-loop", 1)

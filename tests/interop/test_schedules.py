@@ -70,7 +70,7 @@ async def test_both_sides_at_once_make_one_schedule_per_key(
     assert await jobs_in(db).count_documents({}) == 3
 
 
-async def test_without_a_key_each_side_has_a_schedule_of_its_own(
+async def test_without_a_key_each_side_has_its_own_schedule(
     neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(db)
@@ -201,7 +201,7 @@ async def test_an_expression_that_node_refuses_is_stored_as_one_that_it_accepts(
     assert moved.next_run_at == next_cron_run("0 9 * * SUN", moved.updated_at)
 
 
-async def test_a_next_run_that_node_moved_out_of_its_time_zone_is_put_back_by_the_next_start(
+async def test_the_next_start_corrects_a_next_run_that_node_computed_without_the_time_zone(
     neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     zone = "Pacific/Kiritimati"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _CALLS = 20
 
 
-async def test_a_job_of_one_side_is_found_by_the_other_and_left_as_it_is(
+async def test_each_side_finds_an_active_job_of_the_other_and_leaves_it_unchanged(
     neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(db)

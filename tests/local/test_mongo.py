@@ -213,7 +213,7 @@ def test_a_path_that_is_no_directory_is_refused(tmp_path: Path) -> None:
         LocalMongo(path=path).start()
 
 
-def test_a_path_in_use_shows_why_mongod_ended(tmp_path: Path) -> None:
+def test_a_path_in_use_is_reported_with_the_output_of_mongod(tmp_path: Path) -> None:
     with (
         LocalMongo(path=tmp_path),
         pytest.raises(MonqueConnectionError, match=r"(?s)ended with code 100.*DBPathInUse"),
@@ -276,7 +276,7 @@ def test_it_can_be_started_again_after_a_stop_and_is_empty_then() -> None:
             client.test.things.insert_one({})
 
 
-def test_one_that_is_no_longer_referred_to_is_stopped() -> None:
+def test_an_unreferenced_one_is_stopped() -> None:
     mongo = LocalMongo()
     mongo.start()
     pid = mongo.nodes[0].pid

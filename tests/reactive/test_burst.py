@@ -21,7 +21,7 @@ FLUSH_SIZE = 100
 AT_ONCE = 200
 
 
-async def test_a_burst_of_changes_is_planned_and_run_and_the_leader_holds_little_of_it(
+async def test_a_burst_of_changes_runs_with_bounded_memory_on_the_leader(
     db: AsyncDatabase[dict[str, Any]], orders: AsyncCollection[dict[str, Any]]
 ) -> None:
     pace = ReactiveOptions(flush_size=FLUSH_SIZE, flush_interval=0.05)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PAID = {"status": "paid"}
 
 
-async def test_a_document_runs_when_it_comes_and_when_a_watched_value_changes(
+async def test_a_task_runs_for_new_documents_and_changed_watched_values(
     monque: Monque, orders: Orders
 ) -> None:
     ran = note_runs(monque, watch=["status", "total"], filter=PAID)
@@ -56,7 +56,7 @@ async def test_without_a_watch_every_change_of_the_document_counts(
     assert ran == [(1, {"total": 5}), (1, {"note": "anything", "total": 5})]
 
 
-async def test_moved_fields_are_no_change(monque: Monque, orders: Orders) -> None:
+async def test_reordered_fields_are_not_a_change(monque: Monque, orders: Orders) -> None:
     ran = note_runs(monque, watch=["a", "b"])
     async with monque:
         await orders.insert_one({"_id": 1, "a": 1, "b": 2})
@@ -81,7 +81,7 @@ async def test_computed_values_can_be_watched(monque: Monque, orders: Orders) ->
     ]
 
 
-async def test_documents_that_are_there_already_run_once(monque: Monque, orders: Orders) -> None:
+async def test_existing_documents_run_once(monque: Monque, orders: Orders) -> None:
     await orders.insert_many([{"_id": i, "status": "paid" if i % 2 else "open"} for i in range(6)])
     ran = note_runs(monque, filter=PAID)
     async with monque:
@@ -237,7 +237,7 @@ async def test_filters_mean_what_they_mean_to_the_server(
         assert [id for id, _ in ran[name]] == ["before", "later"], filter
 
 
-async def test_ids_of_every_type_are_seen(monque: Monque, orders: Orders) -> None:
+async def test_ids_of_every_type_are_planned(monque: Monque, orders: Orders) -> None:
     ids = [1, 2.5, "a", ObjectId(), NEW_YEAR, b"\x01", True, {"a": 1, "b": [1]}, Int64(2**40)]
     await orders.insert_many([{"_id": id} for id in ids])
     await orders.insert_one({"_id": "later"})

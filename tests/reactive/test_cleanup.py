@@ -40,7 +40,7 @@ async def remaining(monque: Monque) -> list[Any]:
         ("never", ["deleted", "left", "stays"]),
     ],
 )
-async def test_records_go_once_their_documents_are_gone_for_long_enough(
+async def test_records_are_deleted_long_enough_after_their_documents(
     monque: Monque,
     db: AsyncDatabase[dict[str, Any]],
     orders: Orders,
@@ -101,9 +101,7 @@ async def test_by_default_they_are_kept_for_a_day(
         await eventually(lambda: _are(monque, []))
 
 
-async def test_with_nothing_to_keep_them_for_they_go_at_once(
-    monque: Monque, orders: Orders
-) -> None:
+async def test_without_retention_they_are_deleted_at_once(monque: Monque, orders: Orders) -> None:
     note_runs(monque, cleanup=Cleanup(keep_for=0))
     async with monque:
         await orders.insert_many([{"_id": 1}, {"_id": 2}])
@@ -136,7 +134,7 @@ async def test_a_document_that_comes_back_keeps_its_record(
     assert ran.count(("back", {})) == 2
 
 
-async def test_documents_that_went_unseen_are_cleaned_up_too(
+async def test_records_of_documents_deleted_without_an_event_are_deleted(
     db: Any, clock: MovableClock, orders: Orders
 ) -> None:
     pace = ReactiveOptions(flush_interval=0.01, cleanup_interval=3600)

@@ -37,7 +37,7 @@ def plans(command: Mapping[str, Any]) -> bool:
     return "aggregate" in command and "$merge" in pipeline[-1]
 
 
-async def test_a_leader_killed_in_the_middle_of_a_flush_loses_nothing_and_arrives_too_late(
+async def test_a_leader_killed_during_a_flush_loses_nothing_and_its_late_write_is_refused(
     db: Db, proxy: Proxy, orders: Orders
 ) -> None:
     survivor = survivor_of(db)
@@ -67,7 +67,7 @@ def saves_a_token(command: Mapping[str, Any]) -> bool:
     return "findAndModify" in command and str(key).startswith("reactive:stream:")
 
 
-async def test_a_leader_killed_before_it_saves_its_token_has_nothing_planned_twice(
+async def test_a_leader_killed_before_saving_its_token_causes_no_second_planning(
     db: Db, proxy: Proxy, orders: Orders
 ) -> None:
     async with ReactiveProcess(proxy.uri, db.name, "quick", pace=PACE) as leader:

@@ -106,7 +106,7 @@ async def test_a_scan_that_takes_longer_than_the_lease_stays_with_its_leader(
     assert [record.attempts for record in page.tasks] == [1] * 250
 
 
-async def test_what_a_former_leader_has_on_its_way_counts_for_nothing(
+async def test_late_writes_of_a_former_leader_are_ignored(
     db: Db, proxied_db: Db, proxy: Proxy, orders: Orders
 ) -> None:
     former, successor = instance_on(proxied_db, lease=2), instance_on(db, lease=2)
@@ -161,7 +161,7 @@ async def test_a_task_that_is_registered_after_the_start_is_planned_too(
     assert third == [(2, {}), (4, {})]
 
 
-async def test_changes_made_while_nobody_was_there_are_planned_at_the_next_start(
+async def test_changes_without_a_running_instance_are_planned_at_the_next_start(
     monque: Monque, orders: Orders
 ) -> None:
     happenings, ran = Happenings(monque), note_runs(monque)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 QUICK = ReactiveOptions(flush_interval=0.01)
 
 
-async def test_every_kind_of_handle_serves(any_db: Any, orders: Orders) -> None:
+async def test_every_kind_of_handle_works(any_db: Any, orders: Orders) -> None:
     monque = Monque(any_db, reactive_options=QUICK)
     # A collection object names a collection as well as a text does.
     ran = note_runs(monque, any_db["orders"])
@@ -38,7 +38,7 @@ async def test_every_kind_of_handle_serves(any_db: Any, orders: Orders) -> None:
     assert ran == [(1, {}), (1, {"total": 1})]
 
 
-async def test_a_server_without_change_streams_is_looked_at_again_and_again(
+async def test_without_change_streams_the_server_is_polled(
     standalone_db: Db,
 ) -> None:
     monque = Monque(standalone_db, reactive_options=QUICK)
@@ -152,7 +152,7 @@ async def test_jobs_and_tasks_share_the_slots_of_an_instance(db: Db, orders: Ord
     assert both.count("task") >= 20
 
 
-async def test_tasks_without_asyncio(blocking_db: Database[dict[str, Any]]) -> None:
+async def test_sync_monque_runs_reactive_tasks(blocking_db: Database[dict[str, Any]]) -> None:
     def use() -> list[Any]:
         monque = SyncMonque(blocking_db, reactive_options=QUICK)
         ran: list[Any] = []
@@ -185,7 +185,7 @@ async def test_tasks_without_asyncio(blocking_db: Database[dict[str, Any]]) -> N
     assert await asyncio.to_thread(use) == [(1, 5), "later", (1, 5)]
 
 
-async def test_planning_goes_on_after_the_server_was_away(db: Db, orders: Orders) -> None:
+async def test_planning_continues_after_an_outage(db: Db, orders: Orders) -> None:
     """A change stream that is ended, for example by an operator, resumes where it was."""
     monque = Monque(db, reactive_options=QUICK)
     ran = note_runs(monque)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 QUICK = ReactiveOptions(flush_interval=0.01)
 
 
-async def test_running_until_idle_leaves_nothing_behind_however_often(
+async def test_repeated_run_until_idle_leaves_nothing_behind(
     monque: Monque, orders: Orders
 ) -> None:
     ran = note_runs(monque)
@@ -109,7 +109,7 @@ async def test_neither_jobs_nor_tasks_starve_in_the_last_slot(
     assert both_at_work.count("job") >= 8
 
 
-async def test_a_task_that_cannot_be_declared_holds_up_no_other(
+async def test_a_task_that_cannot_be_declared_does_not_block_others(
     monque: Monque, db: AsyncDatabase[dict[str, Any]], orders: Orders
 ) -> None:
     await db["accounts_tasks"].create_index([("other", 1)], name="monque_py_tasks_source")
@@ -127,7 +127,7 @@ async def test_a_task_that_cannot_be_declared_holds_up_no_other(
     assert "'refused'" in str(happenings.of("task:error")[0].error)
 
 
-async def test_a_deferral_that_a_stop_cuts_short_is_no_failure(
+async def test_a_deferral_interrupted_by_a_stop_is_not_a_failure(
     monque: Monque, orders: Orders
 ) -> None:
     happenings = Happenings(monque)
@@ -152,7 +152,7 @@ async def test_a_deferral_that_a_stop_cuts_short_is_no_failure(
     assert not happenings.of("task:error")
 
 
-async def test_who_waits_for_planning_survives_a_fault_in_it(
+async def test_a_wait_for_planning_survives_a_failure_of_planning(
     monque: Monque, orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran = note_runs(monque)
@@ -172,7 +172,7 @@ async def test_who_waits_for_planning_survives_a_fault_in_it(
         assert [source_id for source_id, _ in ran] == [1]
 
 
-async def test_a_scan_goes_by_the_declaration_that_changes_are_planned_by(
+async def test_scans_and_changes_use_the_same_declaration(
     db: AsyncDatabase[dict[str, Any]], orders: Orders
 ) -> None:
     pace = ReactiveOptions(flush_interval=0.01, leader_lease=3)
@@ -210,7 +210,7 @@ async def test_on_a_server_without_change_streams_a_long_scan_comes_to_its_end(
     assert sorted(source_id for source_id, _ in ran) == list(range(60))
 
 
-async def test_a_late_reply_does_not_turn_the_term_back(
+async def test_a_late_reply_does_not_revert_the_term(
     monque: Monque, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await monque.initialize()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Db = AsyncDatabase[dict[str, Any]]
 
 
-async def test_a_bad_document_is_reported_and_parked_and_runs_once_it_is_mended(
+async def test_a_bad_document_is_reported_and_parked_and_runs_after_its_repair(
     monque: Monque, orders: Orders
 ) -> None:
     happenings = Happenings(monque)
@@ -43,9 +43,7 @@ async def test_a_bad_document_is_reported_and_parked_and_runs_once_it_is_mended(
     assert task.parked == 0
 
 
-async def test_a_parked_document_is_not_planned_for_again_and_again(
-    monque: Monque, orders: Orders
-) -> None:
+async def test_a_parked_document_is_not_planned_repeatedly(monque: Monque, orders: Orders) -> None:
     happenings, ran = Happenings(monque), note_runs(monque, watch={"count": {"$size": "$lines"}})
     async with monque:
         await orders.insert_one({"_id": 1, "lines": None})

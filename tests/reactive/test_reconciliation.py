@@ -33,7 +33,7 @@ def restarted(db: Db, clock: MovableClock) -> Monque:
     return Monque(db, clock=clock, reactive_options=pace)
 
 
-async def test_a_new_task_examines_what_is_there_in_batches_and_says_so(
+async def test_a_new_task_examines_existing_documents_in_batches_and_reports_it(
     db: Db, clock: MovableClock, orders: Orders
 ) -> None:
     monque = restarted(db, clock)
@@ -81,7 +81,7 @@ async def test_a_changed_filter_or_watch_examines_existing_documents(
     assert reasons == (["its filter or watch has changed"] if expected else [])
 
 
-async def test_a_narrower_filter_rearms_what_is_outside_of_it(
+async def test_a_narrower_filter_rearms_documents_outside_of_it(
     db: Db, clock: MovableClock, orders: Orders
 ) -> None:
     before, after = restarted(db, clock), restarted(db, clock)
@@ -97,7 +97,9 @@ async def test_a_narrower_filter_rearms_what_is_outside_of_it(
     assert (record.values, record.unmatched_at) == (None, clock.now())
 
 
-async def test_it_can_be_asked_for_by_name(monque: Monque, db: Db, orders: Orders) -> None:
+async def test_reconciliation_can_be_requested_by_name(
+    monque: Monque, db: Db, orders: Orders
+) -> None:
     happenings, ran = Happenings(monque), note_runs(monque)
     async with monque:
         await orders.insert_many([{"_id": 1}, {"_id": 2}])
@@ -112,7 +114,7 @@ async def test_it_can_be_asked_for_by_name(monque: Monque, db: Db, orders: Order
 
 
 @pytest.mark.parametrize(("name", "error"), [("unknown", MonqueError), ("", ValueError)])
-async def test_only_a_known_task_can_be_examined(
+async def test_only_a_known_task_can_be_reconciled(
     monque: Monque, name: str, error: type[Exception]
 ) -> None:
     with pytest.raises(error, match=r"name|no reactive task 'unknown'"):
@@ -124,7 +126,7 @@ def scans_beyond(id: int, command: Mapping[str, Any]) -> bool:
     return command.get("find") == "orders" and command.get("filter") == place
 
 
-async def test_the_next_leader_goes_on_where_the_last_one_was(
+async def test_the_next_leader_continues_where_the_last_one_stopped(
     db: Db, proxied_db: Db, proxy: Proxy, orders: Orders
 ) -> None:
     first = Monque(proxied_db, reactive_options=QUICK)
@@ -148,7 +150,7 @@ async def _are_complete(monque: Monque, count: int) -> bool:
     return len(done) == count and set(done.values()) == {"completed"}
 
 
-async def test_changes_go_on_being_planned_while_a_scan_is_under_way(
+async def test_changes_are_planned_during_a_scan(
     proxied_db: Db, proxy: Proxy, orders: Orders
 ) -> None:
     monque = Monque(proxied_db, reactive_options=QUICK)
@@ -166,7 +168,7 @@ async def test_changes_go_on_being_planned_while_a_scan_is_under_way(
     assert sorted(ran) == [(i, {}) for i in [1, *range(100, 110)]]
 
 
-async def test_a_task_that_was_not_there_for_a_day_is_examined_again(
+async def test_a_task_that_was_undeclared_for_a_day_is_examined_again(
     monque: Monque, clock: MovableClock, orders: Orders
 ) -> None:
     happenings, ran = Happenings(monque), note_runs(monque)
@@ -186,7 +188,7 @@ async def test_a_task_that_was_not_there_for_a_day_is_examined_again(
     ("on_version_change", "expected"),
     [("nothing", []), ("failed", [2]), ("all", [1, 2])],
 )
-async def test_a_new_version_runs_again_what_it_asks_for(
+async def test_a_new_version_reruns_the_documents_it_requests(
     db: Db, clock: MovableClock, orders: Orders, on_version_change: str, expected: list[int]
 ) -> None:
     before, same, after = (restarted(db, clock) for _ in range(3))

@@ -182,7 +182,7 @@ async def test_a_change_ends_a_deferral(
 
 
 @pytest.mark.parametrize(("handler", "fails"), [("async", True), ("def", False), ("def", True)])
-async def test_a_throttled_task_starts_no_run_here_for_a_while(
+async def test_a_throttled_task_pauses_on_this_instance(
     monque: Monque, orders: Orders, handler: str, fails: bool
 ) -> None:
     ran, other = Tally[tuple[int, float]](), note_runs(monque, name="other")
@@ -212,7 +212,7 @@ async def test_a_throttled_task_starts_no_run_here_for_a_while(
     assert sorted(other) == [(1, {}), (2, {})]
 
 
-async def test_nonsense_times_are_refused_by_name(monque: Monque, orders: Orders) -> None:
+async def test_bad_times_are_refused_by_name(monque: Monque, orders: Orders) -> None:
     nonsense = (-1, timedelta(seconds=-1), "soon", None, datetime(2026, 1, 1), float("nan"))
     told = Tally[tuple[str, str]]()
 
@@ -366,7 +366,7 @@ async def test_a_run_that_takes_longer_than_its_timeout_fails(
     assert failed.will_retry
 
 
-async def test_aware_times_of_any_zone_are_meant(
+async def test_aware_times_of_any_zone_are_accepted(
     monque: Monque, orders: Orders, clock: MovableClock
 ) -> None:
     later = clock.now().astimezone(UTC) + timedelta(hours=1)

@@ -45,7 +45,7 @@ class ShortThenLong:
             await self.may_end.wait()
 
 
-async def test_jobs_not_reached_within_a_second_go_back_uncounted(
+async def test_prefetched_jobs_not_started_within_a_second_are_released(
     uri: str, database_name: str
 ) -> None:
     log = CommandLog()
@@ -82,7 +82,7 @@ async def test_jobs_not_reached_within_a_second_go_back_uncounted(
         assert await jobs_in(db).count_documents({"claims": 1}) == 500
 
 
-async def test_jobs_claimed_ahead_go_back_uncounted_at_stop(
+async def test_prefetched_jobs_are_released_at_stop(
     uri: str, database_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = CommandLog()

@@ -62,7 +62,7 @@ async def test_short_jobs_are_claimed_and_settled_many_at_a_time(
     assert 3 <= sum(map(settles, log.sent)) <= 60
 
 
-async def test_a_freed_slot_is_refilled_at_once_whatever_freed_it(
+async def test_a_freed_slot_is_refilled_at_once(
     standalone_db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     monque = Monque(standalone_db, max_retries=1, **NO_POLLS)
@@ -111,7 +111,7 @@ async def test_a_slot_freed_by_a_thread_is_refilled_at_once(any_db: AnyDatabase)
     assert sorted(runs) == list(range(50))
 
 
-async def test_a_long_job_keeps_no_other_slot_from_being_refilled(
+async def test_a_long_job_does_not_block_other_slots(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     monque = Monque(db, **NO_POLLS)

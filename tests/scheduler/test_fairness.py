@@ -94,7 +94,7 @@ async def test_short_jobs_claimed_ahead_do_not_keep_slots_from_long_ones(
     assert starts.count("short") < 5_000
 
 
-async def test_a_newcomer_is_served_while_another_name_has_a_backlog(
+async def test_a_new_name_is_served_while_another_has_a_backlog(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     monque = Monque(db, instance_concurrency=3, **NO_POLLS)

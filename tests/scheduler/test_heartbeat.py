@@ -83,7 +83,7 @@ async def test_one_write_per_interval_keeps_any_number_of_claims_alive(
     assert not happenings.of("job:error")
 
 
-async def test_an_instance_that_runs_nothing_sends_no_heartbeat(
+async def test_an_idle_instance_sends_no_heartbeats(
     watched_db: AsyncDatabase[dict[str, Any]], log: CommandLog
 ) -> None:
     monque = Monque(watched_db, heartbeat_interval=0.1)

@@ -187,7 +187,7 @@ async def test_the_stream_follows_a_worker_added_at_the_moment_it_opens(
     assert runs == ["heard"] * 3
 
 
-async def test_an_instance_without_workers_serves_the_first_one_it_gets(
+async def test_an_instance_without_workers_serves_its_first_worker(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     monque, elsewhere = Monque(db, **NO_POLLS), Monque(db)

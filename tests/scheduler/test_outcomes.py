@@ -257,7 +257,7 @@ async def test_a_recurring_job_out_of_retries_leaves_a_failed_one_behind_and_goe
     assert len(await stored_jobs(db)) == 2
 
 
-async def test_a_schedule_changed_during_its_run_goes_on_as_it_is_stored_then(
+async def test_a_schedule_changed_during_its_run_continues_as_stored(
     any_db: AnyDatabase, db: AsyncDatabase[dict[str, Any]], clock: MovableClock
 ) -> None:
     monque = Monque(any_db, clock=clock, **QUICK_POLLS)
@@ -288,7 +288,7 @@ async def test_a_schedule_changed_during_its_run_goes_on_as_it_is_stored_then(
     assert len(await stored_jobs(db)) == 1
 
 
-async def test_a_schedule_changed_during_its_last_failing_run_goes_on_as_it_is_stored_then(
+async def test_a_schedule_changed_during_its_last_failing_run_continues_as_stored(
     db: AsyncDatabase[dict[str, Any]], clock: MovableClock
 ) -> None:
     monque = Monque(db, clock=clock, max_retries=1, **QUICK_POLLS)
@@ -309,7 +309,7 @@ async def test_a_schedule_changed_during_its_last_failing_run_goes_on_as_it_is_s
     assert occurrence.fail_reason == "ValueError: too late"
 
 
-async def test_a_schedule_that_nobody_here_can_read_is_left_alone_and_told_of(
+async def test_an_unreadable_schedule_is_left_alone_and_reported(
     db: AsyncDatabase[dict[str, Any]], clock: MovableClock
 ) -> None:
     monque = Monque(db, clock=clock, **QUICK_POLLS)

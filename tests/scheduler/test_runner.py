@@ -201,7 +201,7 @@ EXCEPTIONS = [
     ("error", "reason"), EXCEPTIONS, ids=[type(e).__name__ for e, _ in EXCEPTIONS]
 )
 @pytest.mark.parametrize("kind", ["coroutine", "function"])
-async def test_whatever_a_handler_raises_is_its_failure_and_costs_no_slot(
+async def test_any_exception_fails_the_run_and_frees_the_slot(
     db: AsyncDatabase[dict[str, Any]], kind: str, error: BaseException, reason: str
 ) -> None:
     monque = Monque(db, max_retries=1, **NO_POLLS)

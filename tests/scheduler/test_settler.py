@@ -50,7 +50,7 @@ def settlements(log: CommandLog) -> list[list[dict[str, Any]]]:
     return [list(command["updates"]) for command in log.sent if settles(command)]
 
 
-async def test_while_one_write_is_under_way_the_next_outcomes_gather(
+async def test_outcomes_are_batched_while_a_write_is_running(
     proxied_db: AsyncDatabase[dict[str, Any]],
     proxy: Proxy,
     log: CommandLog,
@@ -121,7 +121,7 @@ async def test_each_operation_pairs_its_ids_with_one_token(
     assert written == tokens
 
 
-async def test_an_outcome_the_server_refuses_holds_up_no_other_and_is_kept(
+async def test_an_outcome_that_the_server_refuses_is_kept_and_blocks_no_other(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     monque = Monque(db, max_retries=1)

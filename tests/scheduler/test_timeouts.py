@@ -98,7 +98,7 @@ async def fail_in_cleanup(job: Job[None]) -> None:
 
 
 @pytest.mark.parametrize("handler", [ignore, go_on, fail_in_cleanup])
-async def test_a_timeout_is_a_failure_whatever_the_handler_does_about_it(
+async def test_a_timeout_is_a_failure_even_if_the_handler_suppresses_it(
     db: AsyncDatabase[dict[str, Any]], handler: Callable[[Job[None]], Any]
 ) -> None:
     monque = Monque(db, max_retries=1, **NO_POLLS)

@@ -28,7 +28,7 @@ async def lonely() -> AsyncIterator[Driver]:
         yield Driver(client["shop"])
 
 
-async def test_a_client_survives_calls_that_are_cancelled_again_and_again(lonely: Driver) -> None:
+async def test_a_client_survives_repeatedly_cancelled_calls(lonely: Driver) -> None:
     jobs = lonely.collection("jobs")
     calls = [asyncio.create_task(jobs.find({})) for _ in range(60)]
     topology: Any = lonely.native.client._topology

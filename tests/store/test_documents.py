@@ -246,7 +246,7 @@ class TestReading:
             ("claimToken", ["token", 5, {}]),
         ],
     )
-    def test_refuses_what_no_job_can_be_and_names_the_field(
+    def test_refuses_an_invalid_document_and_names_the_field(
         self, field: str, values: list[object]
     ) -> None:
         for value in values:

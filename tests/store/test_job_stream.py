@@ -58,7 +58,7 @@ async def stream(db: Db, store: Store) -> AsyncIterator[JobStream]:
 
 
 class TestEveryKindOfDatabase:
-    async def test_tells_of_jobs_from_the_moment_the_stream_is_open(
+    async def test_reports_jobs_from_the_opening_of_the_stream(
         self, db: Db, watching: Store
     ) -> None:
         await put(db, a_job())
@@ -74,9 +74,7 @@ class TestEveryKindOfDatabase:
         )
         await stream.close()
 
-    async def test_lets_a_waiting_reader_go_at_once_or_nearly_so(
-        self, db: Db, watching: Store
-    ) -> None:
+    async def test_releases_a_waiting_reader_almost_at_once(self, db: Db, watching: Store) -> None:
         stream = await watching.changes.open(["send-email"])
         reader = asyncio.create_task(next_change(stream))
         await asyncio.sleep(0.1)
@@ -154,7 +152,7 @@ class TestNotWorthTelling:
         await put(db, awaited)
         assert (await next_change(stream)).job_id == str(awaited.id)
 
-    async def test_is_the_life_of_a_job_after_it_became_due(
+    async def test_is_not_the_further_lifecycle_of_a_due_job(
         self, db: Db, store: Store, stream: JobStream
     ) -> None:
         await put(db, a_job())
@@ -215,7 +213,7 @@ class TestAwaitTime:
     async def test_is_long_on_the_async_api(self, uri: str) -> None:
         assert (await self.opened_with(uri))["maxTimeMS"] >= 15_000
 
-    async def test_is_shorter_than_the_clients_patience(self, uri: str) -> None:
+    async def test_is_shorter_than_the_client_s_timeout(self, uri: str) -> None:
         assert (await self.opened_with(uri, socketTimeoutMS=4000))["maxTimeMS"] == 2000
 
     async def test_is_short_where_a_thread_waits(self, uri: str, database_name: str) -> None:

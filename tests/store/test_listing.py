@@ -123,7 +123,7 @@ class TestFind:
         assert found == jobs[-6:-16:-1]
         assert await store.listing.find({}, NEWEST_FIRST, 10, 30) == []
 
-    async def test_leaves_out_what_is_no_job_and_says_so(
+    async def test_leaves_out_documents_that_are_not_jobs_and_reports_them(
         self, db: Db, store: Store, caplog: pytest.LogCaptureFixture
     ) -> None:
         job = a_job()
@@ -159,7 +159,9 @@ class TestPages:
         assert [page.has_previous for page in turned] == [False] + [True] * (len(pages) - 1)
 
     @every_order
-    async def test_may_be_turned_to_and_fro(self, db: Db, store: Store, order: Order) -> None:
+    async def test_may_be_paged_forward_and_backward(
+        self, db: Db, store: Store, order: Order
+    ) -> None:
         await put(db, *some_jobs(20))
         pages = await forward(store.listing, order, 6)
         at = 1
@@ -209,7 +211,7 @@ class TestPages:
             assert [ids(page) for page in reversed(before)] == [ids(page) for page in pages[:-1]]
 
     @every_order
-    async def test_get_past_what_is_no_job(
+    async def test_skip_documents_that_are_not_jobs(
         self, db: Db, store: Store, order: Order, caplog: pytest.LogCaptureFixture
     ) -> None:
         """A page may hold fewer jobs than its limit, or none, and still have a next page."""
@@ -430,7 +432,7 @@ class Reading(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(600)  # Shrinking a failure takes minutes.
-def test_pages_hold_still_whatever_happens_between_them(uri: str, database_name: str) -> None:
+def test_pages_are_stable_whatever_happens_between_them(uri: str, database_name: str) -> None:
     Reading.rig = Rig(uri, database_name)
     try:
         run_state_machine_as_test(

@@ -93,9 +93,7 @@ class TestRenewal:
             await store.outcomes.renew(jobs, LATER)
             assert log.count() == {"update": 1}
 
-    async def test_tells_which_claims_are_no_longer_ours(
-        self, db: Db, store: Store, other: Store
-    ) -> None:
+    async def test_reports_lost_claims(self, db: Db, store: Store, other: Store) -> None:
         names = ["kept", "stolen", "settled", "deleted", "reclaimed"]
         await put(db, *(a_job(name=name) for name in names))
         jobs = {name: await claim(store, name) for name in names}
@@ -116,7 +114,7 @@ class TestRenewal:
         assert await document_of(db, jobs["reclaimed"]) == reclaimed
         assert (await document_of(db, jobs["kept"]))["lastHeartbeat"] == LATER
 
-    async def test_tells_an_older_run_of_a_job_from_the_one_that_has_it_now(
+    async def test_distinguishes_an_older_run_from_the_current_one(
         self, db: Db, store: Store
     ) -> None:
         await put(db, a_job())
@@ -486,7 +484,7 @@ async def test_a_schedule_that_changes_between_copy_and_move_leaves_nothing_behi
 
 
 @pytest.mark.parametrize("moved", [False, True], ids=["still there", "moved on"])
-async def test_a_schedule_that_is_lost_between_copy_and_move_is_left_to_who_has_it(
+async def test_a_schedule_whose_claim_is_lost_between_copy_and_move_is_left_alone(
     db: Db, store: Store, moved: bool
 ) -> None:
     job = await a_claimed_schedule(db, store)
@@ -567,7 +565,7 @@ class TestCrashBetweenCopyAndMove:
         assert (await stored(db, job)).status == "processing"
         return job
 
-    async def test_loses_nothing_and_doubles_nothing_when_it_is_repeated(
+    async def test_loses_and_duplicates_nothing_when_it_is_repeated(
         self, db: Db, store: Store, interrupted: AnyJob
     ) -> None:
         settlement = Settlement(interrupted, OccurrenceFailed("boom", TICK))
@@ -575,7 +573,7 @@ class TestCrashBetweenCopyAndMove:
         assert len(await stored_jobs(db, status="failed")) == 1
         assert (await stored(db, interrupted)).next_run_at == TICK
 
-    async def test_loses_nothing_and_doubles_nothing_when_another_takes_over(
+    async def test_loses_and_duplicates_nothing_when_another_instance_takes_over(
         self, db: Db, other: Store, interrupted: AnyJob
     ) -> None:
         batch = await other.stale_jobs.find(MUCH_LATER, 10)
@@ -587,7 +585,7 @@ class TestCrashBetweenCopyAndMove:
         assert copy.fail_reason == "boom"
         assert (await stored(db, interrupted)).next_run_at == TICK
 
-    async def test_loses_nothing_and_doubles_nothing_when_it_runs_again_elsewhere(
+    async def test_loses_and_duplicates_nothing_when_it_runs_again_elsewhere(
         self, db: Db, other: Store, interrupted: AnyJob
     ) -> None:
         batch = await other.stale_jobs.find(MUCH_LATER, 10)

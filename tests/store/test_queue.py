@@ -430,7 +430,7 @@ class TestForeignDocuments:
         assert await store.queue.has_due(["send-email"], NOW)
         assert (await document_of(db, job))["status"] == "pending"
 
-    async def test_that_a_look_stumbles_over_are_failed(self, db: Db, store: Store) -> None:
+    async def test_that_a_look_finds_are_failed(self, db: Db, store: Store) -> None:
         job, sound = a_job(next_run_at=ago(9)), a_job()
         await put(db, job, sound)
         await set_fields(db, job, name=["send-email", "send-fax"])
@@ -477,7 +477,7 @@ class TestSchedulesOfOthers:
             field: value for field, value in before.items() if field not in traces
         }
 
-    async def test_are_told_of_once_and_passed_by(
+    async def test_are_reported_once_and_skipped(
         self, db: Db, store: Store, schedule: AnyJob
     ) -> None:
         job = a_job()
@@ -488,7 +488,7 @@ class TestSchedulesOfOthers:
         await claim(store)
         assert not await store.queue.has_due([schedule.name], NOW)
 
-    async def test_are_met_again_after_a_while_without_another_word(
+    async def test_are_retried_later_without_another_report(
         self, store: Store, schedule: AnyJob, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         await store.queue.look([schedule.name], 1, NOW)

@@ -785,7 +785,7 @@ def _without_id(job: AnyJob) -> str:
 
 
 @pytest.mark.timeout(600)  # Shrinking a failure takes minutes.
-def test_whatever_two_instances_do_the_jobs_are_as_specified(uri: str, database_name: str) -> None:
+def test_two_instances_keep_the_jobs_as_specified(uri: str, database_name: str) -> None:
     TwoInstances.rig = Rig(uri, database_name)
     try:
         run_state_machine_as_test(

@@ -75,7 +75,7 @@ class TestCounts:
         figures = await store.statistics.count("absent")
         assert (figures.by_name, figures.total) == ({}, QueueStats())
 
-    async def test_leave_out_what_is_no_job(self, db: Db, store: Store) -> None:
+    async def test_leave_out_documents_that_are_not_jobs(self, db: Db, store: Store) -> None:
         await put(db, a_job(name="a"))
         garbage: list[dict[str, Any]] = [
             {},

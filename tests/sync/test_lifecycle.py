@@ -146,7 +146,7 @@ class TestStartAndStop:
         monque.stop()
         assert not monque.is_running
 
-    def test_that_fail_for_want_of_mongodb_leave_nothing(
+    def test_that_fail_without_mongodb_leave_nothing(
         self, absent_db: Database[dict[str, Any]]
     ) -> None:
         monque = SyncMonque(absent_db)

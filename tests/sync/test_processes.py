@@ -121,7 +121,7 @@ def only_keyboard_interrupt(stderr: str) -> bool:
 class TestRun:
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     @pytest.mark.parametrize("kind", ["work", "on-loop"])
-    def test_a_signal_lets_what_runs_finish(
+    def test_a_signal_lets_running_jobs_finish(
         self,
         run: Any,
         monque: SyncMonque,
@@ -149,7 +149,7 @@ class TestRun:
 
         assert exit_code == -signal.SIGTERM
 
-    def test_a_second_ctrl_c_hands_back_what_runs(
+    def test_a_second_ctrl_c_hands_back_running_jobs(
         self, run: Any, monque: SyncMonque, blocking_db: Database[dict[str, Any]]
     ) -> None:
         monque.enqueue("on-loop", 3600)

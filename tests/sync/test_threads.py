@@ -137,7 +137,7 @@ class TestBusyLoop:
         go_on.set()
 
     @pytest.mark.usefixtures("is_blocked")
-    def test_holds_up_no_producer(
+    def test_does_not_block_producers(
         self, monque: SyncMonque, blocking_db: Database[dict[str, Any]]
     ) -> None:
         # Each call would hang until the loop is free, which is only after the test.
@@ -149,7 +149,7 @@ class TestBusyLoop:
         assert job.status == "pending"
 
     @pytest.mark.usefixtures("is_blocked")
-    def test_holds_up_nobody_who_looks_or_manages(self, monque: SyncMonque) -> None:
+    def test_does_not_block_reading_and_managing(self, monque: SyncMonque) -> None:
         monque.on("job:cancelled", lambda _: None)
 
         def manage() -> None:

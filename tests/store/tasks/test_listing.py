@@ -161,7 +161,7 @@ class TestAPage:
             assert await shop.ids(size=size) == expected
         await db.client.drop_database(copy)
 
-    async def test_leaves_out_what_is_no_record(
+    async def test_leaves_out_documents_that_are_not_records(
         self, shop: Shop, caplog: pytest.LogCaptureFixture
     ) -> None:
         await shop.put()
@@ -256,7 +256,7 @@ class TestChoosing:
             ("name", "two words", "holds whitespace"),
         ],
     )
-    def test_refuses_what_cannot_be_meant(self, option: str, value: Any, words: str) -> None:
+    def test_refuses_bad_arguments(self, option: str, value: Any, words: str) -> None:
         with pytest.raises(ValueError, match=f"{option}=.*{words}"):
             TaskSelector(**{option: value})
 
@@ -420,7 +420,7 @@ class TestAmongMany:
         ],
         ids=str,
     )
-    async def test_a_page_reads_hardly_more_than_it_shows(
+    async def test_a_page_examines_hardly_more_than_it_returns(
         self, looking: tuple[Shop, Plans], options: dict[str, Any]
     ) -> None:
         shop, plans = looking
@@ -437,7 +437,7 @@ class TestAmongMany:
         if "source_id" not in options:
             assert_sorted_by_the_index(plans.made)
 
-    async def test_figures_are_counted_on_the_index(self, looking: tuple[Shop, Plans]) -> None:
+    async def test_statistics_are_counted_on_the_index(self, looking: tuple[Shop, Plans]) -> None:
         shop, plans = looking
         stats = await shop.statistics.read(NOW)
         assert sum(task.total for task in stats.tasks) == 20_000

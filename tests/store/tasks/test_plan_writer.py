@@ -568,7 +568,7 @@ class TestDebounce:
         assert (record["nextRunAt"], record["dueAt"]) == (after(3), after(1))
 
     @pytest.mark.parametrize("garbage", [None, "x", 5, [], {}])
-    async def test_gets_over_garbage(self, bench: TaskBench, garbage: Any) -> None:
+    async def test_survives_garbage(self, bench: TaskBench, garbage: Any) -> None:
         await bench.put(1, n=1)
         for fields in (
             {"dueAt": garbage},

@@ -356,7 +356,7 @@ class TestAmongMany:
             async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
                 yield RecordCleanup(Driver(client[crowd])), plans
 
-    async def test_orphans_are_looked_for_along_the_index(
+    async def test_orphans_are_found_by_the_index(
         self, looking: tuple[RecordCleanup, Plans], crowd: str
     ) -> None:
         upkeep, plans = looking
@@ -368,7 +368,7 @@ class TestAmongMany:
         assert_tight(plans, seeks=500, count=4)
         assert_sorted_by_the_index(plans.made)
 
-    async def test_cleaning_reads_only_what_is_unmatched(
+    async def test_cleanup_examines_only_unmatched_records(
         self, looking: tuple[RecordCleanup, Plans], crowd: str
     ) -> None:
         upkeep, plans = looking

@@ -115,7 +115,7 @@ class TestEveryKindOfDatabase:
         await again.close()
         await handle.dismiss_threads()
 
-    async def test_lets_a_waiting_reader_go_at_once_or_nearly_so(
+    async def test_releases_a_waiting_reader_almost_at_once(
         self, db: Db, any_db: AnyDatabase
     ) -> None:
         handle = Driver(any_db)
@@ -129,7 +129,7 @@ class TestEveryKindOfDatabase:
         await handle.dismiss_threads()
         assert reader.cancelled()
 
-    async def test_gives_what_a_cancelled_reader_was_about_to_get_to_the_next(
+    async def test_returns_the_change_of_a_cancelled_reader_to_the_next_one(
         self, db: Db, any_db: AnyDatabase
     ) -> None:
         handle = Driver(any_db)
@@ -216,7 +216,7 @@ class TestAStream:
             ("orders", "deleted", 0),
         ]
 
-    async def test_never_carries_documents(self, db: Db, uri: str) -> None:
+    async def test_never_contains_documents(self, db: Db, uri: str) -> None:
         received: list[dict[str, Any]] = []
 
         class Replies(CommandLog):
@@ -451,7 +451,7 @@ class TestLosingHistory:
             await sources.open("shop", ["orders"], stream.token)
         await shop.client.admin.command("configureFailPoint", "failCommand", mode="off")
 
-    async def test_is_no_matter_of_being_allowed(self, shop: Db) -> None:
+    async def test_is_not_reported_for_missing_privileges(self, shop: Db) -> None:
         await self.fail(shop, "aggregate", 13)
         with pytest.raises(ChangeStreamUnavailableError):
             await SourceCollections(Driver(shop)).open(
