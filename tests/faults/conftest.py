@@ -8,21 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pymongo import AsyncMongoClient, MongoClient
 
-from tests.support.proxy import Proxy
+from tests.support.fixtures import any_db, proxy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from pymongo.asynchronous.database import AsyncDatabase
 
-    from tests.conftest import AnyDatabase
+    from tests.support.proxy import Proxy
 
-
-@pytest.fixture
-async def proxy(uri: str) -> AsyncIterator[Proxy]:
-    """Yield a proxy in front of MongoDB."""
-    async with Proxy(uri) as proxy:
-        yield proxy
+__all__ = ["any_db", "proxy"]
 
 
 @pytest.fixture(params=["async", "blocking"])
@@ -38,15 +33,3 @@ async def proxied_db(
         yield blocking[db.name]
         # The proxy needs the event loop to answer.
         await asyncio.to_thread(blocking.close)
-
-
-@pytest.fixture(params=["async", "blocking"])
-def any_db(request: pytest.FixtureRequest) -> AnyDatabase:
-    """Return the test's database as an async and as a blocking handle.
-
-    Motor is left out: only `Driver` distinguishes it from the blocking handle that it wraps.
-    """
-    handle: AnyDatabase = request.getfixturevalue(
-        {"async": "db", "blocking": "blocking_db"}[request.param]
-    )
-    return handle

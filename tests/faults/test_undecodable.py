@@ -11,10 +11,10 @@ from bson import ObjectId
 from bson.raw_bson import RawBSONDocument
 from pymongo.write_concern import WriteConcern
 
-from monque_core import InvalidJobError, Job, JobSelector, Monque
+from monque_core import InvalidJobError, JobSelector, Monque
 from tests.support.happenings import Happenings
+from tests.support.quarantined import assert_quarantined_once
 from tests.support.stored import jobs_in
-from tests.support.tally import Tally
 
 if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
@@ -56,24 +56,10 @@ async def test_they_are_quarantined_once_and_other_jobs_run(
     any_db: AnyDatabase, db: Db, concurrency: int
 ) -> None:
     garbage = [await put(db), await put(db, failReason="GARBAGE"), await put(db, claims="GARBAGE")]
-    monque = Monque(any_db, poll_interval=0.05, heartbeat_interval=0.1)
-    happenings = Happenings(monque)
-    ran = Tally[str]()
 
-    @monque.worker("work", concurrency=concurrency)
-    async def note(job: Job[str]) -> None:
-        ran.add(job.data)
+    await assert_quarantined_once(any_db, garbage, concurrency)
 
-    await monque.enqueue_many("work", ["one", "two", "three"])
-    async with monque:
-        await happenings.reach("job:complete", 3)
-        await monque.run_until_idle()
-
-    assert sorted(ran) == ["one", "three", "two"]
-    errors = [event.error for event in happenings.of("job:error")]
-    assert [type(error) for error in errors] == [InvalidJobError] * 3
     for job_id in garbage:
-        assert sum(str(job_id) in str(error) for error in errors) == 1
         assert await status_of(db, job_id) == "failed"
 
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.interop.neighbour import Neighbour
+from tests.interop.node_worker import NodeWorker
 from tests.support.pages import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    StartNeighbour = Callable[..., Awaitable[Neighbour]]
+    StartNodeWorker = Callable[..., Awaitable[NodeWorker]]
 
 _SOURCES = Path(__file__).with_name("node")
 _OLDEST_NODE = (20, 19)
@@ -71,20 +71,20 @@ def _install(npm: str, place: Path) -> str:
 
 
 @pytest.fixture
-async def start_neighbour(
+async def start_node_worker(
     node_modules: Path, uri: str, database_name: str
-) -> AsyncIterator[StartNeighbour]:
+) -> AsyncIterator[StartNodeWorker]:
     """Yield a function that starts workers in Node, which end with the test."""
-    async with AsyncExitStack() as neighbours:
+    async with AsyncExitStack() as workers:
 
-        async def start(**options: Any) -> Neighbour:
-            neighbour = Neighbour(node_modules, uri, database_name, **options)
-            return await neighbours.enter_async_context(neighbour)
+        async def start(**options: Any) -> NodeWorker:
+            node_worker = NodeWorker(node_modules, uri, database_name, **options)
+            return await workers.enter_async_context(node_worker)
 
         yield start
 
 
 @pytest.fixture
-async def neighbour(start_neighbour: StartNeighbour) -> Neighbour:
+async def node_worker(start_node_worker: StartNodeWorker) -> NodeWorker:
     """Yield a Node worker with default options."""
-    return await start_neighbour()
+    return await start_node_worker()

@@ -10,13 +10,17 @@ from pymongo import AsyncMongoClient
 
 from monque_core import LocalMongo, MonqueOptions, ReactiveOptions
 from monque_core.local import node
-from tests.support.proxy import Proxy
+from tests.support.fixtures import proxy, standalone_db, standalone_uri
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from pymongo.asynchronous.collection import AsyncCollection
     from pymongo.asynchronous.database import AsyncDatabase
+
+    from tests.support.proxy import Proxy
+
+__all__ = ["proxy", "standalone_db", "standalone_uri"]
 
 
 @pytest.fixture
@@ -29,13 +33,6 @@ def monque_options() -> MonqueOptions:
 def orders(db: AsyncDatabase[dict[str, Any]]) -> AsyncCollection[dict[str, Any]]:
     """Return the source collection of most tests."""
     return db["orders"]
-
-
-@pytest.fixture
-async def proxy(uri: str) -> AsyncIterator[Proxy]:
-    """Yield a proxy in front of MongoDB."""
-    async with Proxy(uri) as proxy:
-        yield proxy
 
 
 @pytest.fixture
@@ -61,22 +58,6 @@ def forgetful_uri() -> Iterator[str]:
 async def forgetful_db(forgetful_uri: str) -> AsyncIterator[AsyncDatabase[dict[str, Any]]]:
     """Yield a fresh database on it."""
     async with AsyncMongoClient[dict[str, Any]](forgetful_uri) as client:
-        name = f"test_{uuid4().hex}"
-        yield client[name]
-        await client.drop_database(name)
-
-
-@pytest.fixture(scope="session")
-def standalone_uri() -> Iterator[str]:
-    """Yield the connection string of a server without change streams and transactions."""
-    with LocalMongo(standalone=True) as mongo:
-        yield mongo.uri
-
-
-@pytest.fixture
-async def standalone_db(standalone_uri: str) -> AsyncIterator[AsyncDatabase[dict[str, Any]]]:
-    """Yield a fresh database on it."""
-    async with AsyncMongoClient[dict[str, Any]](standalone_uri) as client:
         name = f"test_{uuid4().hex}"
         yield client[name]
         await client.drop_database(name)

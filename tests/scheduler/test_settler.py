@@ -14,7 +14,6 @@ from pymongo import AsyncMongoClient
 from monque_core import Job, Monque
 from tests.support.commands import CommandLog
 from tests.support.happenings import Happenings
-from tests.support.proxy import Proxy
 from tests.support.steps import settles
 from tests.support.stored import count_by_status, jobs_in, stored, stored_jobs
 from tests.support.waiting import eventually
@@ -24,11 +23,7 @@ if TYPE_CHECKING:
 
     from pymongo.asynchronous.database import AsyncDatabase
 
-
-@pytest.fixture
-async def proxy(uri: str) -> AsyncIterator[Proxy]:
-    async with Proxy(uri) as proxy:
-        yield proxy
+    from tests.support.proxy import Proxy
 
 
 @pytest.fixture

@@ -702,7 +702,7 @@ class TestBadDocuments:
         )
         assert len(claimed) == 2
 
-    async def test_leave_their_neighbours_deletion_alone(self, bench: TaskBench) -> None:
+    async def test_do_not_affect_deletions_of_others(self, bench: TaskBench) -> None:
         bench.define(watch={"number": {"$toInt": "$text"}})
         await bench.source.insert_many([{"_id": n, "text": "1"} for n in range(4)])
         await bench.plan(*range(4))

@@ -18,6 +18,7 @@ from tests.support.patience import PATIENCE
 from tests.support.tally import Tally
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
     from types import TracebackType
 
@@ -39,11 +40,23 @@ _OPTIONS = {
 }
 
 
-class NeighbourError(Exception):
+class NodeError(Exception):
     """An exception that was thrown by a call in Node."""
 
 
-class Neighbour:
+def assert_one_document(of_python: Iterable[AnyJob], of_node: Iterable[object]) -> None:
+    """Assert that concurrent calls on both sides returned one document.
+
+    Node does not retry concurrent calls, so some of them may fail with a duplicate key.
+    """
+    results = list(of_node)
+    refused = [result for result in results if isinstance(result, BaseException)]
+    assert all("E11000" in str(error) for error in refused)
+    stored_by_node = {result["_id"] for result in results if isinstance(result, dict)}
+    assert len({job.id for job in of_python} | stored_by_node) == 1
+
+
+class NodeWorker:
     """A Node process; its options are those of `@monque/core`, nearly all at their defaults.
 
     It runs a stand-in for the package, unless `MONQUE_CORE` is set to the path of the real one.
@@ -79,7 +92,7 @@ class Neighbour:
         self._reader = asyncio.create_task(self._read(self._process))
         await self.said.wait_until(lambda: bool(self.of("ready") or self.of("refused")))
         for refusal in self.of("refused"):
-            raise NeighbourError(refusal["error"])
+            raise NodeError(refusal["error"])
         self.recovered = self.of("ready")[0]["recovered"]
         return self
 
@@ -175,7 +188,7 @@ class Neighbour:
         await self.said.wait_until(is_answered)
         (reply,) = replies
         if "error" in reply:
-            raise NeighbourError(reply["error"])
+            raise NodeError(reply["error"])
         return cast("dict[str, Any]", reply["value"])
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
