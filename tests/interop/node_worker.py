@@ -51,9 +51,10 @@ def assert_one_document(of_python: Iterable[AnyJob], of_node: Iterable[object]) 
     """
     results = list(of_node)
     refused = [result for result in results if isinstance(result, BaseException)]
-    assert all("E11000" in str(error) for error in refused)
+    assert all("E11000" in str(error) for error in refused), refused
     stored_by_node = {result["_id"] for result in results if isinstance(result, dict)}
-    assert len({job.id for job in of_python} | stored_by_node) == 1
+    ids = {job.id for job in of_python} | stored_by_node
+    assert len(ids) == 1, ids
 
 
 class NodeWorker:

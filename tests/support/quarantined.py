@@ -32,8 +32,8 @@ async def assert_quarantined_once(
         await happenings.reach("job:complete", 3)
         await monque.run_until_idle()
 
-    assert sorted(ran) == ["one", "three", "two"]
+    assert sorted(ran) == ["one", "three", "two"], ran
     errors = [event.error for event in happenings.of("job:error")]
-    assert [type(error) for error in errors] == [InvalidJobError] * len(invalid)
+    assert [type(error) for error in errors] == [InvalidJobError] * len(invalid), errors
     for job_id in invalid:
-        assert sum(str(job_id) in str(error) for error in errors) == 1
+        assert sum(str(job_id) in str(error) for error in errors) == 1, errors
