@@ -171,7 +171,7 @@ def _claims_kept_at_stop() -> None:
 
 
 def _given_up_at_first_error() -> None:
-    """Give up a job at its first error, whatever its limit of retries."""
+    """Fail a job permanently at its first error, whatever its limit of retries."""
 
     def at_once(job: Any, reason: str, now: Any, policy: object) -> Any:
         return after_exhaustion(job, reason, now)
@@ -180,7 +180,7 @@ def _given_up_at_first_error() -> None:
 
 
 def _given_up_at_first_interruption() -> None:
-    """Give up a job whose process died, instead of making it pending again."""
+    """Fail a job permanently when its process died, instead of making it pending again."""
     _replace(Recovery, "_is_spent", lambda self, job: True)  # noqa: ARG005
 
 

@@ -111,7 +111,7 @@ class HistoryBuilder:
         self.wait(after)
 
     def give_up(self, job: str, token: str, process: str, *, failures: int) -> None:
-        """Give a job up, and publish it."""
+        """Fail a job permanently, and publish it."""
         self.change(job, status="failed", failCount=failures, failReason="x", claimedBy=None)
         self.note(process, "failed", job=job, token=token, status="failed")
 
