@@ -1,4 +1,4 @@
-"""What a run's end means for its job."""
+"""What the end of a run means for its job."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class TestReason:
 
 
 class TestSettledJob:
-    """As stored afterwards; that MongoDB agrees is for the tests of the ledger."""
+    """The job as it is stored; tests/store/test_outcomes.py compares this with MongoDB."""
 
     def claimed(self, **fields) -> dict:
         claim = {

@@ -1,4 +1,4 @@
-"""Who looks at 100,000 jobs and manages them examines about as much as is shown or changed."""
+"""Listing and managing 100,000 jobs examines about as many documents as it returns or changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DOCUMENTS: Final = 50_000
 NAMES: Final = [f"name-{n}" for n in range(40)]
 OF_A_NAME: Final = DOCUMENTS // len(NAMES)
 SHARES: Final = {"completed": 0.6, "pending": 0.35, "failed": 0.04, "cancelled": 0.0095}
-"""How many of the jobs are in which status; what is left, very few, is processing."""
+"""The share of jobs in each status; the small remainder is processing."""
 NEWEST_FIRST: Final = Order("created_at", descending=True)
 OLDEST_FIRST: Final = Order("created_at", descending=False)
 DAY: Final = timedelta(days=1)
@@ -50,7 +50,7 @@ both_ways = pytest.mark.parametrize("order", [NEWEST_FIRST, OLDEST_FIRST], ids=[
 
 
 def documents() -> Iterator[dict[str, Any]]:
-    """Make a collection as it is after some weeks, all names and statuses mixed."""
+    """Create a collection as it is after some weeks, with all names and statuses mixed."""
     chance = random.Random(11)
     statuses = [*SHARES, "processing"]
     weights = [*SHARES.values(), 1 - sum(SHARES.values())]
@@ -75,14 +75,14 @@ def documents() -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def crowd(uri: str) -> Iterator[Crowd]:
-    """Give a database full of jobs, lent to one test after the other."""
+    """Return a database full of jobs, which the tests use one after the other."""
     with crowded(uri, documents()) as crowd:
         yield crowd
 
 
 @pytest.fixture
 async def store(crowd: Crowd, uri: str, log: CommandLog, plans: Plans) -> AsyncIterator[Store]:
-    """Give a store whose commands are explained as they are sent."""
+    """Yield a store whose commands are explained as they are sent."""
     async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
         store = await open_store(client[crowd.db.name])
         plans.made.clear()
@@ -90,7 +90,7 @@ async def store(crowd: Crowd, uri: str, log: CommandLog, plans: Plans) -> AsyncI
 
 
 def assert_bounded(plans: Plans, most: float) -> None:
-    """Demand of all plans together that they examine no more than this."""
+    """Assert that all plans together examine at most this much."""
     assert plans.made
     assert sum(max(plan.keys, plan.docs) for plan in plans.made) <= most, str(plans.made)
 

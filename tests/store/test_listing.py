@@ -1,4 +1,4 @@
-"""Jobs as a list: one, the newest, and page by page while everything moves."""
+"""Listing jobs: one, the newest, and pages while the jobs change."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ every_order = pytest.mark.parametrize(
 
 
 def some_jobs(count: int) -> list[AnyJob]:
-    """Give jobs with many equal times, and each sort field in an order of its own."""
+    """Return jobs with many equal times, and a different order for each sort field."""
     return [
         a_job(
             data=n,
@@ -87,7 +87,7 @@ def ids(page: JobPage) -> list[ObjectId]:
 
 
 async def forward(listing: JobListing, order: Order, limit: int) -> list[JobPage]:
-    """Give all pages, and demand that each knows what is around it."""
+    """Return all pages; assert that each one knows its neighbors."""
     pages = [await page_after(listing, {}, order, None, limit)]
     while pages[-1].has_next:
         assert len(pages) < 1000
@@ -97,7 +97,7 @@ async def forward(listing: JobListing, order: Order, limit: int) -> list[JobPage
 
 
 async def backward(listing: JobListing, order: Order, page: JobPage, limit: int) -> list[JobPage]:
-    """Give the pages before this one, the nearest first."""
+    """Return the previous pages, the nearest one first."""
     pages = [page]
     while pages[-1].has_previous:
         assert len(pages) < 1000
@@ -137,7 +137,7 @@ class TestFind:
         assert found == jobs[-6:-16:-1]
         assert await store.listing.find({}, NEWEST_FIRST, 10, 30) == []
 
-    async def test_leaves_out_what_is_no_job_and_says_so(
+    async def test_leaves_out_documents_that_are_not_jobs_and_reports_them(
         self, db: Db, store: Store, caplog: pytest.LogCaptureFixture
     ) -> None:
         job = a_job()
@@ -173,7 +173,9 @@ class TestPages:
         assert [page.has_previous for page in turned] == [False] + [True] * (len(pages) - 1)
 
     @every_order
-    async def test_may_be_turned_to_and_fro(self, db: Db, store: Store, order: Order) -> None:
+    async def test_may_be_paged_forward_and_backward(
+        self, db: Db, store: Store, order: Order
+    ) -> None:
         await put(db, *some_jobs(20))
         pages = await forward(store.listing, order, 6)
         at = 1
@@ -223,10 +225,10 @@ class TestPages:
             assert [ids(page) for page in reversed(before)] == [ids(page) for page in pages[:-1]]
 
     @every_order
-    async def test_get_past_what_is_no_job(
+    async def test_skip_documents_that_are_not_jobs(
         self, db: Db, store: Store, order: Order, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """A page may hold fewer jobs than it could, or none, and still lead on."""
+        """A page may hold fewer jobs than its limit, or none, and still have a next page."""
         documents = [to_document(job) for job in some_jobs(12)]
         for document in documents[3:9]:
             document["name"] = {"no": "name"}
@@ -242,7 +244,7 @@ class TestPages:
     async def test_are_not_disturbed_by_what_has_no_place_in_the_order(
         self, db: Db, store: Store, order: Order, limit: int
     ) -> None:
-        """Ids and times of other types compare with none of ours; other programs write them."""
+        """Ids and times of other types compare with none of ours; other programs store them."""
         jobs = some_jobs(6)
         documents = [to_document(job) for job in some_jobs(8)]
         for document, stranger in zip(documents, ["text", 7, NOW, True, b"bytes"], strict=False):
@@ -261,7 +263,7 @@ class TestPages:
 
 
 class TestAnEmptyPage:
-    """Where jobs are deleted between two pages, the second may be empty; it still has a place."""
+    """If jobs are deleted between two pages, the second may be empty; its cursors still work."""
 
     @every_order
     async def test_after_the_last_leads_back_to_it(
@@ -308,7 +310,7 @@ class TestAnEmptyPage:
     async def test_says_whether_a_step_would_find_something(
         self, db: Db, store: Store, order: Order
     ) -> None:
-        """Whatever is gone of the page it came from."""
+        """Even if all jobs of the page that it came from are deleted."""
         for gone in ([0], [1], [2], [0, 1], [1, 2], [0, 2], [0, 1, 2]):
             await jobs_in(db).delete_many({})
             jobs = some_jobs(3)
@@ -343,7 +345,7 @@ class TestSchedules:
 
 
 class Rig:
-    """A database, its listing, and the event loop they live on."""
+    """A database, its listing, and the event loop that they run on."""
 
     def __init__(self, uri: str, database_name: str) -> None:
         self._runner = asyncio.Runner()
@@ -361,7 +363,7 @@ class Rig:
 
 
 class Reading(RuleBasedStateMachine):
-    """Somebody turns pages while jobs come, change and go: each page is what it should be."""
+    """An operator pages through jobs that come, change and go: every page is correct."""
 
     rig: Rig
 
@@ -443,8 +445,8 @@ class Reading(RuleBasedStateMachine):
         return self.jobs[sorted(self.jobs)[pick % len(self.jobs)]]
 
 
-@pytest.mark.timeout(600)  # a failure takes minutes to be reduced to its essence
-def test_pages_hold_still_whatever_happens_between_them(uri: str, database_name: str) -> None:
+@pytest.mark.timeout(600)  # Shrinking a failure takes minutes.
+def test_pages_are_stable_whatever_happens_between_them(uri: str, database_name: str) -> None:
     Reading.rig = Rig(uri, database_name)
     try:
         run_state_machine_as_test(

@@ -1,4 +1,4 @@
-"""The options of a reactive task: their defaults, how a bad one is refused, and how they last."""
+"""The options of a reactive task: defaults, validation and storage."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def declared(**options: Any) -> Declaration:
 
 
 def stored(declaration: Declaration) -> dict[str, Any]:
-    """Give what a store keeps of it: texts and plain values."""
+    """Return what a store keeps of it: texts and plain values."""
     kept = {field.name: getattr(declaration, field.name) for field in fields(declaration)}
     cleanup = kept.pop("cleanup")
     del kept["watch"], kept["filter"]

@@ -1,4 +1,4 @@
-"""Filters and projections as text, and back."""
+"""Filters and projections survive encoding to text and decoding."""
 
 from __future__ import annotations
 

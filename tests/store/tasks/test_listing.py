@@ -1,4 +1,4 @@
-"""Records as a list: pages, counts, retries and figures, across collections and databases."""
+"""Listing records: pages, counts, retries and statistics, across collections and databases."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def page_of(
 
 
 class Shop:
-    """Records of tasks on some collections, put there as they are."""
+    """Records of tasks on several collections, stored as they are."""
 
     def __init__(self, db: Db, handle: Driver) -> None:
         self.db = db
@@ -70,7 +70,7 @@ class Shop:
     async def put(
         self, name: str = "invoice", collection: str = "orders", **fields: Any
     ) -> dict[str, Any]:
-        """Put a record, due now unless a field says otherwise."""
+        """Store a record, due now unless a field says otherwise."""
         database = fields.pop("database", self.db.name)
         record = {
             "_id": ObjectId(),
@@ -87,7 +87,7 @@ class Shop:
         return record
 
     async def ids(self, selector: TaskSelector = EVERYTHING, size: int = 3) -> list[Any]:
-        """Read the whole list, page by page, there and back again."""
+        """Read the whole list, page by page, forward and backward."""
         pages = [await page_of(self.listing, selector, size)]
         assert not pages[0].has_previous
         while pages[-1].has_next:
@@ -111,7 +111,7 @@ class Shop:
 
 @pytest.fixture
 async def shop(db: Db) -> Shop:
-    """Give the tasks `invoice` and `remind` on `orders`, and `quote` on `offers`."""
+    """Yield the tasks `invoice` and `remind` on `orders`, and `quote` on `offers`."""
     shop = Shop(db, Driver(db))
     await shop.declare("invoice")
     await shop.declare("remind")
@@ -163,7 +163,7 @@ class TestAPage:
         assert [task.id for task in forward.tasks] == [put[1]["_id"], put[0]["_id"]]
 
     async def test_misses_nothing_of_a_copied_collection(self, shop: Shop, db: Db) -> None:
-        """The copy has the very ids of the original, and every page ends between two of them."""
+        """The copy has the ids of the original, and every page ends between two equal ids."""
         copy = f"{db.name}_copy"
         await shop.declare("copied", database=copy)
         ids = [ObjectId() for _ in range(5)]
@@ -175,7 +175,7 @@ class TestAPage:
             assert await shop.ids(size=size) == expected
         await db.client.drop_database(copy)
 
-    async def test_leaves_out_what_is_no_record(
+    async def test_leaves_out_documents_that_are_not_records(
         self, shop: Shop, caplog: pytest.LogCaptureFixture
     ) -> None:
         await shop.put()
@@ -270,7 +270,7 @@ class TestChoosing:
             ("name", "two words", "holds whitespace"),
         ],
     )
-    def test_refuses_what_cannot_be_meant(self, option: str, value: Any, words: str) -> None:
+    def test_refuses_bad_arguments(self, option: str, value: Any, words: str) -> None:
         with pytest.raises(ValueError, match=f"{option}=.*{words}"):
             TaskSelector(**{option: value})
 
@@ -387,7 +387,7 @@ class TestFigures:
 
 @pytest.fixture(scope="module")
 def crowd(uri: str) -> Iterator[str]:
-    """Give the name of a database with 20,000 records."""
+    """Yield the name of a database with 20,000 records."""
     name, chance = f"test_{uuid4().hex}", random.Random(7)
     with MongoClient[dict[str, Any]](uri) as client:
         records = client[name]["orders_tasks"]
@@ -436,7 +436,7 @@ class TestAmongMany:
         ],
         ids=str,
     )
-    async def test_a_page_reads_hardly_more_than_it_shows(
+    async def test_a_page_examines_hardly_more_than_it_returns(
         self, looking: tuple[Shop, Plans], options: dict[str, Any]
     ) -> None:
         shop, plans = looking
@@ -446,14 +446,14 @@ class TestAmongMany:
         await page_of(shop.listing, selector, 20, second.cursor, "backward")
         assert plans.made
         for plan in plans.made:
-            # Each pair of a name and a status is a range of its own, and one task of four is meant.
+            # Each pair of a name and a status is one index range, and one task of four is selected.
             assert "COLLSCAN" not in plan.stages, str(plan)
             assert plan.keys <= 2 * plan.returned + 2 * 20, str(plan)
             assert plan.docs <= plan.returned + 20, str(plan)
         if "source_id" not in options:
             assert_sorted_by_the_index(plans.made)
 
-    async def test_figures_are_counted_on_the_index(self, looking: tuple[Shop, Plans]) -> None:
+    async def test_statistics_are_counted_on_the_index(self, looking: tuple[Shop, Plans]) -> None:
         shop, plans = looking
         stats = await shop.statistics.read(NOW)
         assert sum(task.total for task in stats.tasks) == 20_000

@@ -1,4 +1,4 @@
-"""Keeping claims alive, and writing down how their runs end."""
+"""Renewing claims of records, and writing the outcomes of their runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LATER = after(1000)
 
 
 async def a_claim(bench: TaskBench, id: Any = 1, **fields: Any) -> TaskRecord:
-    """Plan and claim a record, which has had one failed run before."""
+    """Plan and claim a record that has had one failed run before."""
     await bench.put(id, n=1)
     before: dict[str, Any] = {"attempts": 1, "firstErrorAt": after(-50), "lastError": "before"}
     await bench.edit(id, **before | fields)
@@ -41,7 +41,7 @@ async def a_claim(bench: TaskBench, id: Any = 1, **fields: Any) -> TaskRecord:
 
 
 async def soil(bench: TaskBench, id: Any = 1, now: Any = START) -> None:
-    """Change the document while it is worked on."""
+    """Change the document while its record is being processed."""
     await bench.put(id, now=now, n=2)
     assert (await bench.record(id))["status"] == "processing_dirty"
 
@@ -130,7 +130,7 @@ class TestOutcome:
         record = await a_claim(bench, nextRunAt=NOW)
         await soil(bench)
         await bench.settle(record, SUCCEEDED, after(3))
-        # Changed at 1 s: due at 4 s, and at 5 s whatever comes; not three seconds from now.
+        # Changed at 1 s: due at 4 s, and at 5 s at the latest; not three seconds from now.
         assert (await bench.record())["nextRunAt"] == after(5)
         await bench.put(1, now=after(4.9), n=3)
         assert (await bench.record())["nextRunAt"] == after(5)
@@ -243,7 +243,7 @@ class TestLostClaim:
         record = await a_claim(bench)
         first = await bench.settle(record, Retrying("oops", LATER), END)
         stored = await bench.record()
-        # Its reply was lost, so it is written again.
+        # The reply was lost, so the outcome is written again.
         assert await bench.settle(record, Retrying("oops", LATER), after(9)) == first
         assert await bench.record() == stored
 

@@ -1,4 +1,4 @@
-"""From documents as they are now to records that are due."""
+"""From the current documents to records that are due."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ IDS: dict[str, Any] = {
 
 
 async def written(client: AsyncMongoClient[dict[str, Any]], bench: TaskBench) -> int:
-    """Count what was ever written to the records."""
+    """Count all writes to the records."""
     namespace = f"{bench.database}.{bench.records.name}"
     return await client["local"]["oplog.rs"].count_documents({"ns": namespace})
 
@@ -116,7 +116,7 @@ class TestNewRecord:
         await bench.source.insert_one({"_id": 1, "n": 1})
         await bench.plan(1)
         await bench.edit(status="completed", nextRunAt=None)
-        # MongoDB takes these for one id, so a stream may tell of both.
+        # MongoDB treats these as one id, so a stream may report both.
         assert (await bench.plan(1, 1.0)).matched == 1
         assert (await bench.record())["status"] == "completed"
         assert await bench.records.count_documents({}) == 1
@@ -393,7 +393,7 @@ class TestLeaving:
 
 
 class TestReplay:
-    """A change stream is read again from its last saved token."""
+    """A change stream is read again from its last saved resume token."""
 
     @pytest.mark.parametrize("term", [1, 2])
     async def test_of_a_delete_undoes_nothing_that_was_planned_after_it(
@@ -464,7 +464,7 @@ class TestReplay:
         await bench.put(1, n=1)
         dropped_at = await bench.cluster_time()
         await bench.put(2, n=1)
-        # What was planned before this version has no time.
+        # Records that were planned before this version have no time.
         await bench.edit(1, lastObservedAt=None)
         planned = await bench.record(2)
         declaration = bench.definitions["invoice"].declaration
@@ -499,7 +499,7 @@ class TestTerms:
         await bench.put(1, term=2, now=after(1), n=1)
         stored = await bench.record()
         assert (stored["plannedTerm"], stored["updatedAt"]) == (2, NOW)
-        # The former leader's flush read this before, and hides the next real change if it counts.
+        # The former leader's flush read this before; if it counted, it would hide the next change.
         await bench.put(1, term=1, now=after(2), n=0)
         assert await bench.record() == stored
 
@@ -566,7 +566,7 @@ class TestDebounce:
         assert (record["nextRunAt"], record["dueAt"]) == (after(3), after(1))
 
     @pytest.mark.parametrize("garbage", [None, "x", 5, [], {}])
-    async def test_gets_over_garbage(self, bench: TaskBench, garbage: Any) -> None:
+    async def test_survives_garbage(self, bench: TaskBench, garbage: Any) -> None:
         await bench.put(1, n=1)
         for fields in (
             {"dueAt": garbage},
@@ -690,7 +690,7 @@ class TestBadDocuments:
         planned = await bench.plan(1, 2, 3)
         assert planned.parked_ids == [3]
         assert f"at most {LARGEST_SNAPSHOT_BYTES} fit" in str(planned.parked[0][1])
-        # What fits must still fit with a claim and its outcome on it.
+        # A record that fits must still fit with a claim and its outcome.
         await bench.source.update_one({"_id": 2}, {"$set": {"z": 1}})
         assert (await bench.plan(2, now=after(1))).parked == []
         claimed = await bench.queue().claim_batch(
@@ -700,7 +700,7 @@ class TestBadDocuments:
         )
         assert len(claimed) == 2
 
-    async def test_leave_their_neighbours_deletion_alone(self, bench: TaskBench) -> None:
+    async def test_do_not_affect_deletions_of_others(self, bench: TaskBench) -> None:
         bench.define(watch={"number": {"$toInt": "$text"}})
         await bench.source.insert_many([{"_id": n, "text": "1"} for n in range(4)])
         await bench.plan(*range(4))

@@ -1,4 +1,4 @@
-"""What the planner writes down of its state, and what a former leader may not."""
+"""The stored progress of the planner, and what a former leader may not write."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def asked(state: PlannerState) -> ReconcileRequest:
 
 
 async def reconciled(state: PlannerState, term: int = 1) -> None:
-    """Get a reconciliation that was asked for out of the way."""
+    """Complete a reconciliation that was requested."""
     assert await state.mark_reconciled("invoice", (await asked(state)).ticket, NOW, term)
 
 
@@ -382,5 +382,5 @@ async def test_leases_and_progress_leave_each_other_alone(db: Db, state: Planner
     assert lease is not None
     assert "term" not in lease
     assert len(await state.all_declarations()) == 1
-    # The server would remove what has this field a day later.
+    # The server would delete a document with this field a day later.
     assert await db[META].count_documents({"expiresAt": {"$exists": True}}) == 1

@@ -1,4 +1,4 @@
-"""Looking for due records, and claiming them."""
+"""Finding due records, and claiming them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOKEN = ObjectId()
 
 
 async def put(bench: TaskBench, id: Any = 1, task: Any = "invoice", **fields: Any) -> ObjectId:
-    """Put a due record into the collection as it is; None leaves a field out."""
+    """Store a due record as it is; None leaves a field out."""
     document: dict[str, Any] = {
         "_id": ObjectId(),
         "task": task,
@@ -45,7 +45,7 @@ async def put(bench: TaskBench, id: Any = 1, task: Any = "invoice", **fields: An
 
 
 async def put_running(bench: TaskBench, id: Any = 1, **fields: Any) -> ObjectId:
-    """Put a record whose process died, and whose lock has expired."""
+    """Store a record whose process died, and whose lock has expired."""
     running: dict[str, Any] = {
         "status": "processing",
         "attempts": 1,
@@ -123,7 +123,7 @@ class TestLook:
     async def test_leaves_locks_alone_that_could_not_be_renewed(self, bench: TaskBench) -> None:
         await put_running(bench, 1)
         await put(bench, 2)
-        # MongoDB took 20 seconds to answer, and a lock of 60 is renewed every 12.
+        # MongoDB took 20 seconds to answer, and a lock of 60 seconds is renewed every 12.
         bench.handle.connectivity.made(time.monotonic() - 20)
         queue = bench.queue()
         assert len(await queue.look(["invoice"], 10, NOW)) == 1
