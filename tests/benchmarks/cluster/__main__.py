@@ -37,6 +37,8 @@ async def study(plan: Plan, names: Sequence[str], instances: Sequence[int]) -> d
     async with LocalMongo() as mongo, AsyncMongoClient[dict[str, Any]](mongo.uri) as client:
         bench = Bench(client[_DATABASE], mongo.uri, plan)
         async for scenario, row in _rows(bench, names, instances):
+            # The load of the whole machine says how far to trust times and CPU.
+            row["machine_load"] = os.getloadavg()[0]
             rows.setdefault(scenario, []).append(row)
             print(f"{time.strftime('%X')} {scenario}: {_brief(row)}", file=sys.stderr)
         server = await client.server_info()

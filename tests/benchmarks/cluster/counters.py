@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     Db = AsyncDatabase[dict[str, Any]]
 
 _UNCOUNTED = frozenset(
-    {"hello", "isMaster", "ismaster", "ping", "buildInfo", "serverStatus", "count", "endSessions"}
+    {"hello", "isMaster", "ismaster", "ping", "buildInfo", "serverStatus", "endSessions"}
 )
-"""Commands of the drivers' monitors, and those that only this benchmark sends."""
+"""Commands of the drivers' monitors, and the one that reads these counters."""
 _WRITES = frozenset({"insert", "update", "getMore"})
 
 
@@ -96,6 +96,12 @@ class ServerLoad:
             self.documents - share * background.documents,
             cpu,
         )
+
+    def without_counts(self, sent: int) -> ServerLoad:
+        """Return this load less so many `count` commands, which the benchmark itself has sent."""
+        commands = Counter(self.commands)
+        commands["count"] -= sent
+        return replace(self, commands=+commands)
 
     @property
     def total(self) -> float:

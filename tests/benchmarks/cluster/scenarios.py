@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tests.benchmarks import raw
 from tests.benchmarks.cluster.client import ORDERS, Assignment, name_of
 from tests.benchmarks.cluster.counters import Counters, settle
-from tests.benchmarks.cluster.processes import producing, running
+from tests.benchmarks.cluster.processes import Arrival, producing, running
 from tests.benchmarks.measure import percentile
 
 if TYPE_CHECKING:
@@ -121,15 +121,16 @@ class Bench:
         await asyncio.sleep(seconds)
         return (await Counters.read(self.db)).since(before)
 
-    async def wait_until_settled(self) -> None:
-        """Wait until the outcome of every started job is stored."""
+    async def settled_since(self, before: Counters) -> ServerLoad:
+        """Wait until the outcome of every started job is stored; return the load until then."""
         deadline = time.monotonic() + _LONGEST_DRAIN
-        # `count` is a command that no instance sends, and that the counters leave out.
-        command = {"count": "monque_jobs", "query": {"status": "processing"}}
+        command, sent = {"count": "monque_jobs", "query": {"status": "processing"}}, 1
         while (await self.db.command(command))["n"]:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"jobs were not settled within {_LONGEST_DRAIN} s")
             await asyncio.sleep(0.02)
+            sent += 1
+        return (await Counters.read(self.db)).since(before).without_counts(sent)
 
 
 async def idle_and_lone(bench: Bench, instances: int) -> tuple[Row, Row]:
@@ -164,7 +165,7 @@ async def busy(bench: Bench, instances: int, share: float) -> Row:
         count = max(1, round(rate * plan.busy_seconds))
         late = await producer.insert(count, rate)
         after, runs = await Counters.read(bench.db), cluster.runs - runs
-        arrivals = []
+        arrivals = list[Arrival]()
         while len(arrivals) < count:
             arrival = await cluster.next_arrival(plan.longest_pickup)
             if arrival.sent_ns >= began:
@@ -208,8 +209,7 @@ async def full(bench: Bench, instances: int, job_seconds: float, names: int) -> 
         before = await Counters.read(bench.db)
         began = cluster.release()
         await cluster.wait_for_runs(count, _LONGEST_DRAIN)
-        await bench.wait_until_settled()
-        load = (await Counters.read(bench.db)).since(before)
+        load = await bench.settled_since(before)
         seconds = (cluster.last_ns - began) / 1e9
     completed = await bench.db["monque_jobs"].count_documents({"status": "completed"})
     assert completed == count, f"{completed} of {count} jobs were completed"
@@ -264,8 +264,7 @@ async def _one_at_a_time(
     for _ in range(plan.jobs):
         times.append(await _run_one(cluster, producer, plan))
         await asyncio.sleep(plan.gap_seconds)
-    await bench.wait_until_settled()
-    load = (await Counters.read(bench.db)).since(before)
+    load = await bench.settled_since(before)
     return {
         "jobs": plan.jobs,
         **_pickup(times),
