@@ -31,26 +31,29 @@ _QUICK_INSTANCES = (1, 2)
 _DATABASE = "monque_cluster"
 
 
-async def study(plan: Plan, names: Sequence[str], instances: Sequence[int]) -> dict[str, Any]:
-    """Measure these scenarios with each number of instances."""
+async def study(
+    plan: Plan, names: Sequence[str], instances: Sequence[int], output: Path
+) -> dict[str, Any]:
+    """Measure these scenarios with each number of instances; store every row at once."""
     rows: dict[str, list[dict[str, Any]]] = {}
     async with LocalMongo() as mongo, AsyncMongoClient[dict[str, Any]](mongo.uri) as client:
+        result = {
+            "date": datetime.now(UTC).date().isoformat(),
+            "commit": commit(),
+            "python": platform.python_version(),
+            "mongodb": (await client.server_info())["version"],
+            "cores": os.cpu_count(),
+            "plan": asdict(plan),
+            "rows": rows,
+        }
         bench = Bench(client[_DATABASE], mongo.uri, plan)
         async for scenario, row in _rows(bench, names, instances):
             # The load of the whole machine says how far to trust times and CPU.
             row["machine_load"] = os.getloadavg()[0]
             rows.setdefault(scenario, []).append(row)
+            output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
             print(f"{time.strftime('%X')} {scenario}: {_brief(row)}", file=sys.stderr)
-        server = await client.server_info()
-    return {
-        "date": datetime.now(UTC).date().isoformat(),
-        "commit": commit(),
-        "python": platform.python_version(),
-        "mongodb": server["version"],
-        "cores": os.cpu_count(),
-        "plan": asdict(plan),
-        "rows": rows,
-    }
+    return result
 
 
 async def _rows(
@@ -106,9 +109,8 @@ def main() -> None:
         **{name: value for name, value in given.items() if value is not None},
     )
     instances = options.instances or (_QUICK_INSTANCES if options.quick else _INSTANCES)
-    result = asyncio.run(study(plan, options.scenario, instances))
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    result = asyncio.run(study(plan, options.scenario, instances, options.output))
     print(f"{result['date']}, commit {result['commit'] or 'unknown'}\n\n{tables(result)}")
 
 
