@@ -29,6 +29,15 @@ SCENARIOS = ("idle", "lone", "busy", "full", "lost", "reactive")
 _INSTANCES = (1, 4, 16, 64)
 _QUICK_INSTANCES = (1, 2)
 _DATABASE = "monque_cluster"
+_PLAN_OPTIONS: dict[str, tuple[type[int | float], str]] = {
+    "processes": (int, "client processes that share the instances"),
+    "jobs": (int, "lone jobs or changes"),
+    "gap_seconds": (float, "between lone jobs"),
+    "idle_seconds": (float, "how long idle instances are counted"),
+    "busy_seconds": (float, "how long each share of busy slots is measured"),
+    "full_jobs": (int, "jobs of a full queue"),
+    "lost_trials": (int, "how many processes are killed, and how many frozen"),
+}
 
 
 async def study(
@@ -93,17 +102,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.cluster", description=__doc__)
     parser.add_argument("--instances", type=_numbers, help="numbers of instances, by commas")
     parser.add_argument("--scenario", type=_scenarios, default=SCENARIOS, help="names, by commas")
-    parser.add_argument("--gap", type=float, help="seconds between lone jobs")
-    parser.add_argument("--jobs", type=int, help="how many lone jobs")
-    parser.add_argument("--idle-seconds", type=float, help="how long idle instances are counted")
+    for name, (kind, text) in _PLAN_OPTIONS.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, help=text)
     parser.add_argument("--quick", action="store_true", help="a trial run; figures mean little")
     parser.add_argument("--output", type=Path, default=Path("build", "cluster.json"))
     options = parser.parse_args()
-    given = {
-        "gap_seconds": options.gap,
-        "jobs": options.jobs,
-        "idle_seconds": options.idle_seconds,
-    }
+    given = {name: getattr(options, name) for name in _PLAN_OPTIONS}
     plan = replace(
         QUICK if options.quick else Plan(),
         **{name: value for name, value in given.items() if value is not None},
