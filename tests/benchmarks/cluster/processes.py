@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 _LONGEST_START = 120.0
-_LONGEST_STOP = 30.0
+_LONGEST_STOP = 120.0
 _LINE_BYTES = 1 << 24
 
 
