@@ -56,12 +56,13 @@ def test_a_trial_run_prints_a_table_per_scenario_and_writes_json(tmp_path: Path)
 
 @pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
-def test_ctrl_c_ends_every_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_process_outlives_the_benchmark(number: signal.Signals) -> None:
     command = [*_PROGRAM, "--scenario", "idle", "--idle-seconds", "600"]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as program:
         wait_until(lambda: any(_CLIENT in _command_line(pid) for pid in _descendants(program.pid)))
         started = {pid: _command_line(pid) for pid in _descendants(program.pid)}
-        program.send_signal(signal.SIGINT)
+        program.send_signal(number)
         assert program.wait(timeout=120) != 0
 
     assert len(started) >= 3

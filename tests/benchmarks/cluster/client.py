@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
 from collections import Counter
@@ -70,7 +71,9 @@ def name_of(number: int) -> str:
 async def _main(assignment: Assignment) -> None:
     reports, purposes = _Reports(), _Purposes()
     listeners = [purposes] if assignment.has_listener else []
-    async with AsyncExitStack() as stack:
+    requests = asyncio.Queue[bytes]()
+    async with asyncio.TaskGroup() as group, AsyncExitStack() as stack:
+        reading = group.create_task(_read_requests(requests))
         instances = []
         for _ in range(assignment.instances):
             # A client each, since on a real cluster each instance has its own process.
@@ -84,25 +87,26 @@ async def _main(assignment: Assignment) -> None:
         if not assignment.is_gated:
             await _start(instances)
         _write({"ready": True})
-        stdin = await _standard_input()
-        while (line := (await stdin.readline())) == b"start\n":
+        while await requests.get() == b"start\n":
             await _start(instances)
-        if not line:
-            # The benchmark is gone: nobody reads a report, and LocalMongo ends too.
-            return
         _write({"purposes": dict(purposes.sent)})
         await asyncio.gather(*(monque.stop(timeout=5) for monque in instances))
+        reading.cancel()
 
 
 async def _start(instances: list[Monque]) -> None:
     await asyncio.gather(*(monque.start() for monque in instances))
 
 
-async def _standard_input() -> asyncio.StreamReader:
+async def _read_requests(requests: asyncio.Queue[bytes]) -> None:
+    """Pass on the lines of standard input; end the process when it ends."""
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    return reader
+    async for line in reader:
+        requests.put_nowait(line)
+    # The benchmark was killed, and its server with it: instances would wait for it for minutes.
+    os._exit(1)
 
 
 def _instance(
