@@ -17,7 +17,7 @@ help:
 	@echo "make example NAME=script   run one of examples/"
 	@echo "make test    run the tests; ARGS='tests/local -x' is handed to pytest"
 	@echo "make test-long   run the fault campaigns, benchmarks and other long tests"
-	@echo "make faults  try to break it for half an hour; ARGS='--seed 7 --seconds 60 campaign'"
+	@echo "make faults  run the fault campaigns for half an hour; ARGS='--seed 7 --seconds 60 campaign'"
 	@echo "make lint    check style, format and the direction of imports"
 	@echo "make types   check types with mypy and basedpyright"
 	@echo "make docs    build the documentation site into build/site"

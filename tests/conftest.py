@@ -1,4 +1,4 @@
-"""The tests' MongoDB and databases, which the plugin gives to users too, under shorter names."""
+"""The MongoDB and the databases of the tests; the plugin offers them to users as well."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["monque_core.testing"]
 
-# The same examples in every run, however long a slow machine takes to draw and try them.
+# The same examples in every run, however slow the machine is.
 settings.register_profile(
     "suite", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -47,9 +47,9 @@ _ROOM_FOR_SERVERS = 8 << 30
 
 
 def pytest_configure() -> None:
-    """Let programs be interrupted, and keep temporary data in memory.
+    """Allow programs to be interrupted, and keep temporary data in memory.
 
-    MongoDB waits for the disk at every write. What a shell starts in the background ignores
+    MongoDB waits for the disk at every write. Programs that a shell starts in the background ignore
     Ctrl-C, and so would every program that a test starts and interrupts.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -59,20 +59,20 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Spare the garbage collector the tests themselves, which stay until the end."""
+    """Exempt the tests themselves from garbage collection; they stay until the end."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="session")
 def mongo(monque_mongo: LocalMongo) -> LocalMongo:
-    """Give the replica set of this test process."""
+    """Yield the replica set of this test process."""
     return monque_mongo
 
 
 @pytest.fixture(scope="session")
 def uri(monque_uri: str) -> str:
-    """Give the connection string of the tests' MongoDB."""
+    """Return the connection string of the tests' MongoDB."""
     return monque_uri
 
 
@@ -84,9 +84,9 @@ def _frail_mongo() -> Iterator[LocalMongo]:
 
 @pytest.fixture
 def frail_mongo(_frail_mongo: LocalMongo) -> Iterator[LocalMongo]:
-    """Give a replica set of one that tests may kill and freeze; it is whole for each of them."""
+    """Yield a one-node replica set that tests may kill and freeze; it is repaired for each test."""
     with MongoClient[dict[str, Any]](_frail_mongo.uri) as client:
-        # Listening is not enough for clients of little patience: there must be a primary.
+        # An open port is not enough for clients with short timeouts: there must be a primary.
         client.admin.command("ping")
     yield _frail_mongo
     (node,) = _frail_mongo.nodes
@@ -98,15 +98,15 @@ def frail_mongo(_frail_mongo: LocalMongo) -> Iterator[LocalMongo]:
 
 @pytest.fixture
 def node(frail_mongo: LocalMongo) -> Node:
-    """Give its only node."""
+    """Return its only node."""
     return frail_mongo.nodes[0]
 
 
 @pytest.fixture
 def absent_uri() -> Iterator[str]:
-    """Give the connection string of a server that is not there."""
+    """Yield the connection string of a server that does not exist."""
     with socket.socket() as taken:
-        # Bound and not listening: nobody answers, and nobody else can take the port.
+        # Bound and not listening: nobody answers, and no other process can take the port.
         taken.bind(("127.0.0.1", 0))
         host, port = taken.getsockname()
         yield f"mongodb://{host}:{port}/?serverSelectionTimeoutMS=100"
@@ -114,25 +114,25 @@ def absent_uri() -> Iterator[str]:
 
 @pytest.fixture
 def database_name(monque_database_name: str) -> str:
-    """Give the name of a database for this test alone, dropped afterwards."""
+    """Yield the name of a database for this test alone, dropped afterwards."""
     return monque_database_name
 
 
 @pytest.fixture
 def db(monque_db: AsyncDatabase[dict[str, Any]]) -> AsyncDatabase[dict[str, Any]]:
-    """Give the test's database as an async handle."""
+    """Return the test's database as an async handle."""
     return monque_db
 
 
 @pytest.fixture
 def client(db: AsyncDatabase[dict[str, Any]]) -> AsyncMongoClient[dict[str, Any]]:
-    """Give the async client of that handle."""
+    """Yield the async client of that handle."""
     return db.client
 
 
 @pytest.fixture
 def blocking_db(monque_blocking_db: Database[dict[str, Any]]) -> Database[dict[str, Any]]:
-    """Give the test's database as a blocking handle."""
+    """Yield the test's database as a blocking handle."""
     return monque_blocking_db
 
 
@@ -140,7 +140,7 @@ def blocking_db(monque_blocking_db: Database[dict[str, Any]]) -> Database[dict[s
 async def motor_db(
     uri: str, database_name: str
 ) -> AsyncIterator[AsyncIOMotorDatabase[dict[str, Any]]]:
-    """Give the test's database as a Motor handle."""
+    """Yield the test's database as a Motor handle."""
     client = AsyncIOMotorClient[dict[str, Any]](uri, io_loop=asyncio.get_running_loop())
     yield client[database_name]
     client.close()
@@ -148,7 +148,7 @@ async def motor_db(
 
 @pytest.fixture(params=["async", "blocking", "motor"])
 def any_db(request: pytest.FixtureRequest) -> AnyDatabase:
-    """Give the test's database as each kind of handle that Monque accepts."""
+    """Return the test's database as each kind of handle that Monque accepts."""
     fixture = {"async": "db", "blocking": "blocking_db", "motor": "motor_db"}[request.param]
     handle: AnyDatabase = request.getfixturevalue(fixture)
     return handle

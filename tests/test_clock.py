@@ -24,7 +24,7 @@ instants = st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 31), timezones=zon
 
 @pytest.fixture
 def uptime(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Give what the monotonic clock shows, in nanoseconds; tests change it in place."""
+    """Return the reading of the monotonic clock, in nanoseconds; tests change it in place."""
     shown = [1_000 * SECOND_NS]
     monkeypatch.setattr(time, "monotonic_ns", lambda: shown[0])
     return shown
@@ -137,7 +137,7 @@ class TestServerClock:
             clock.adjust(reading, uptime, uptime + there + back)
             uptime += there + back + 12_345
         best = min(there + back for there, back in trips)
-        # Half of the trip, and half of the millisecond that the server shows.
+        # Half of the round trip, and half of the millisecond that the server's reading may be off.
         assert abs(clock._zero_ns - start) <= (best + 1_000_000) / 2 + 1
 
     def test_follows_a_server_whose_clock_drifts(self, uptime: list[int]) -> None:
@@ -176,7 +176,7 @@ class TestServerClock:
 
 
 class Watch:
-    """A clock of a user's that shows whatever it was made with."""
+    """A custom clock that shows a fixed time."""
 
     def __init__(self, shown: datetime) -> None:
         self._shown = shown

@@ -134,7 +134,9 @@ class TestOneJob:
         assert await stored_jobs(db) == []
 
     @every_single
-    async def test_that_is_not_there_is_nothing(self, db: Db, monque: Monque, action: str) -> None:
+    async def test_that_does_not_exist_returns_none(
+        self, db: Db, monque: Monque, action: str
+    ) -> None:
         told = Happenings(monque)
         result = await SINGLE[action](monque, ObjectId())
         assert result is (False if action == "delete" else None)
@@ -152,7 +154,7 @@ class TestOneJob:
         assert await db.list_collection_names() == []
 
     @pytest.mark.parametrize("run_at", [datetime(2026, 1, 1), "tomorrow", 5, None])
-    async def test_is_not_moved_to_no_time(self, db: Db, monque: Monque, run_at: Any) -> None:
+    async def test_is_not_moved_to_a_bad_time(self, db: Db, monque: Monque, run_at: Any) -> None:
         with pytest.raises(InvalidJobError, match="run_at="):
             await monque.reschedule_job(ObjectId(), run_at)
         assert await db.list_collection_names() == []
@@ -298,7 +300,7 @@ class TestManyJobs:
         assert await BULK[action](monque, JobSelector(), everything=True) == 3
 
     @every_bulk
-    async def test_may_be_narrowed_though_everything_is_allowed(
+    async def test_may_be_narrowed_even_if_all_jobs_are_allowed(
         self, db: Db, monque: Monque, action: str
     ) -> None:
         await put(db, *(a_job(name=name, status=SUITABLE[action]) for name in ("a", "b")))
@@ -458,7 +460,7 @@ class TestARunningInstance:
             clock.advance(3600)
             await ran.reach(2)
 
-    async def test_runs_what_another_one_retries_in_bulk(self, db: Db) -> None:
+    async def test_runs_jobs_that_another_instance_retries_in_bulk(self, db: Db) -> None:
         operator, monque, ran = Monque(db), Monque(db, **NO_POLLS), Tally[int]()
         told = Happenings(monque)
         await put(db, *(a_job(name="a", status="failed", data=n) for n in range(20)))
@@ -473,7 +475,7 @@ class TestARunningInstance:
             await ran.reach(20)
         assert sorted(ran) == list(range(20))
 
-    async def test_does_not_run_what_is_cancelled(self, db: Db) -> None:
+    async def test_does_not_run_cancelled_jobs(self, db: Db) -> None:
         monque, ran = Monque(db), Tally[int]()
 
         @monque.worker("a")
@@ -486,7 +488,7 @@ class TestARunningInstance:
         await monque.run_until_idle()
         assert list(ran) == [99]
 
-    async def test_refuses_to_cancel_what_runs(self, db: Db) -> None:
+    async def test_refuses_to_cancel_a_running_job(self, db: Db) -> None:
         monque, ran, may_end = Monque(db), Tally[int](), asyncio.Event()
 
         @monque.worker("a")
@@ -555,7 +557,7 @@ class TestAJobThatIsDeletedWhileItRuns:
         assert [job.id for job in left if job.is_recurring] == []
         assert left == []
 
-    async def test_is_mentioned_in_the_log_as_what_it_is_and_is_no_error(
+    async def test_is_logged_as_a_cancellation_and_not_as_an_error(
         self, db: Db, caplog: pytest.LogCaptureFixture
     ) -> None:
         monque = Monque(db)

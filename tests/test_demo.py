@@ -1,4 +1,4 @@
-"""The demonstration: flows, ends by itself, and fails if a job was lost or ran twice."""
+"""The demonstration: job flows, exit, and failure if a job was lost or ran twice."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ GOOD_ENDING = "No job was lost and none ran twice."
 
 @pytest.fixture
 def terminal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Terminal]:
-    """Give a terminal in which the demonstration runs with the marked arguments."""
+    """Return a terminal in which the demonstration runs with the arguments of the marker."""
     if sys.platform == "win32":
         pytest.skip("pseudo-terminals are a thing of POSIX")
     terminal = Terminal([*DEMO, *request.param], os.environ, tmp_path)
@@ -45,7 +45,7 @@ def terminal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Termina
 
 @pytest.fixture(scope="module")
 def done() -> subprocess.CompletedProcess[str]:
-    """Give a demonstration that was run to its end without a terminal."""
+    """Return a demonstration that ran to its end without a terminal."""
     return subprocess.run(
         [*DEMO, "--seconds", "4"], capture_output=True, text=True, timeout=200, check=False
     )
@@ -90,7 +90,7 @@ class TestWithoutATerminal:
         assert "Traceback" not in done.stderr
 
     @pytest.mark.parametrize("seconds", ["0", "-1", "soon", "nan"])
-    def test_a_duration_that_is_none_is_refused(
+    def test_a_bad_duration_is_refused(
         self, seconds: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         with pytest.raises(SystemExit) as refusal:
@@ -102,7 +102,7 @@ class TestWithoutATerminal:
 
 class TestInATerminal:
     @pytest.mark.parametrize("terminal", [["--seconds", "4"]], indirect=True)
-    def test_redraws_one_picture_and_leaves_a_summary(self, terminal: Terminal) -> None:
+    def test_redraws_one_screen_and_leaves_a_summary(self, terminal: Terminal) -> None:
         assert terminal.read_to_end() == 0, terminal.output
         assert "\x1b[2K" in terminal.output
         for heading in ("worker", "running", "retried", "recent events", "jobs/s"):
@@ -116,7 +116,7 @@ class TestInATerminal:
         assert GOOD_ENDING in terminal.output
 
     @pytest.mark.parametrize("terminal", [["--seconds", "600"]], indirect=True)
-    def test_an_interrupt_ends_it_in_order(self, terminal: Terminal) -> None:
+    def test_an_interrupt_ends_it_cleanly(self, terminal: Terminal) -> None:
         terminal.read_until("recent events")
         terminal.process.send_signal(signal.SIGINT)
 
@@ -136,15 +136,15 @@ class TestInATerminal:
 
 
 class TestTheAudit:
-    """On documents and runs that are not as they should be."""
+    """The verdict for documents and runs that are not as expected."""
 
-    async def test_a_job_that_ran_once_is_good(self, books: Books) -> None:
+    async def test_a_job_that_ran_once_is_correct(self, books: Books) -> None:
         job = await books.stored(status=JobStatus.COMPLETED, claims=1)
         await books.run(job)
 
         assert (await books.check()).is_good
 
-    async def test_a_job_that_succeeded_after_a_failure_is_good(self, books: Books) -> None:
+    async def test_a_job_that_succeeded_after_a_failure_is_correct(self, books: Books) -> None:
         job = await books.stored(status=JobStatus.COMPLETED, claims=2, failCount=1)
         await books.run(job, fails=True)
         await books.run(job)
@@ -174,14 +174,14 @@ class TestTheAudit:
 
         assert (await books.check()).lost == {job.id}
 
-    async def test_a_job_that_succeeded_twice_is_doubled(self, books: Books) -> None:
+    async def test_a_job_that_succeeded_twice_is_a_duplicate_run(self, books: Books) -> None:
         job = await books.stored(status=JobStatus.COMPLETED, claims=1)
         await books.run(job)
         await books.run(job)
 
         assert await books.check() == Verdict(lost=frozenset(), doubled=frozenset({job.id}))
 
-    async def test_a_job_claimed_once_more_than_it_ended_is_doubled(self, books: Books) -> None:
+    async def test_a_job_with_more_claims_than_ends_is_a_duplicate_run(self, books: Books) -> None:
         job = await books.stored(status=JobStatus.COMPLETED, claims=2)
         await books.run(job)
 
@@ -212,7 +212,7 @@ class TestTheAudit:
         assert (await books.check()).lost == {job.id}
 
     @pytest.mark.parametrize(("lost", "doubled"), [(1, 0), (0, 1), (2, 3)])
-    async def test_a_bad_verdict_is_told_and_fails_the_command(
+    async def test_a_bad_verdict_is_printed_and_fails_the_command(
         self,
         lost: int,
         doubled: int,
@@ -261,7 +261,7 @@ class Books:
         self.audit = Audit()
 
     async def stored(self, **fields: Any) -> Job[None]:
-        """Store and book a job with these fields."""
+        """Store a job with these fields and record it as expected."""
         now = datetime(2030, 1, 1, tzinfo=UTC)
         document = {"_id": ObjectId(), "name": "job", "failCount": 0, **fields}
         await self.collection.insert_one(document)
@@ -282,7 +282,7 @@ class Books:
         return job
 
     async def run(self, job: Job[None], *, fails: bool = False) -> None:
-        """Go through a run of the job."""
+        """Record a run of the job."""
         if fails:
             with pytest.raises(ConnectionError):
                 await self.audit.count_run(job, _failing)
@@ -290,13 +290,13 @@ class Books:
             await self.audit.count_run(job, _succeeding)
 
     async def check(self) -> Verdict:
-        """Compare."""
+        """Compare the expectations with the collection."""
         return await self.audit.check(self.collection)
 
 
 @pytest.fixture
 def books(db: AsyncDatabase[dict[str, Any]]) -> Books:
-    """Give books on a collection of the test's own."""
+    """Return an audit of a collection of the test's own."""
     return Books(db["monque_jobs"])
 
 

@@ -1,4 +1,4 @@
-"""Texts and values as people see them."""
+"""Formatting of texts and values for people."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def nested(levels: int, kind: Any = list) -> Any:
 
 
 class Unspeakable:
-    """Something that cannot be put into words."""
+    """An object whose `repr` and `str` raise."""
 
     def __repr__(self) -> str:
         raise RuntimeError("no words")

@@ -34,7 +34,7 @@ def test_seconds_and_timedeltas_are_durations(value, duration: timedelta) -> Non
 @pytest.mark.parametrize(
     "value", [True, False, "1", None, math.nan, math.inf, -math.inf, 1j, Fraction(1, 2), [1]]
 )
-def test_nothing_else_is(value) -> None:
+def test_nothing_else_is_a_duration(value) -> None:
     with pytest.raises(ValueError, match=r"^is neither a number of seconds nor a timedelta$"):
         to_timedelta(value)
 
@@ -50,7 +50,7 @@ def test_more_than_a_thousand_years_are_too_long(value) -> None:
 
 @quick
 @given(st.timedeltas(timedelta(0), MILLENNIUM))
-def test_milliseconds_are_cut_but_never_vanish(duration: timedelta) -> None:
+def test_fractions_of_milliseconds_are_cut_but_never_to_zero(duration: timedelta) -> None:
     milliseconds = to_milliseconds(duration)
     assert milliseconds >= 1
     if duration >= timedelta(milliseconds=1):

@@ -1,4 +1,4 @@
-"""Listeners that cannot harm each other, or the scheduler."""
+"""Listeners harm neither each other nor the scheduler."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EVENTS = ("job:start", "job:complete", "job:fail", "job:error", "changestream:co
 
 
 class Rude(BaseException):
-    """What `except Exception` does not catch."""
+    """An exception that `except Exception` does not catch."""
 
 
 def raise_at_once(error: BaseException) -> Any:
@@ -53,7 +53,7 @@ def raise_in_a_task(error: BaseException) -> Any:
     ],
     ids=["error", "cancellation", "no exception", "async error", "async cancellation"],
 )
-async def test_raising_listeners_cost_neither_slots_nor_jobs_nor_other_listeners(
+async def test_raising_listeners_do_not_affect_slots_jobs_or_other_listeners(
     db: AsyncDatabase[dict[str, Any]], listener: Any
 ) -> None:
     monque = Monque(db, base_retry_interval=0.001, max_retries=2, **QUICK_POLLS)
@@ -129,7 +129,7 @@ async def test_once_and_off(any_db: AnyDatabase) -> None:
     assert sorted(told) == ["always", "always", "once"]
 
 
-async def test_stop_waits_for_async_listeners_at_work(db: AsyncDatabase[dict[str, Any]]) -> None:
+async def test_stop_waits_for_running_async_listeners(db: AsyncDatabase[dict[str, Any]]) -> None:
     monque = Monque(db)
     told = Tally[str]()
 
@@ -174,7 +174,7 @@ class TestEventNames:
             getattr(monque, method)("task:failed")(print)
 
     @pytest.mark.parametrize("event", ["nothing like it", 5, None, ["job:start"]])
-    def test_that_are_like_none_come_with_those_there_are(
+    def test_that_resemble_none_get_a_list_of_known_ones(
         self, event: Any, blocking_db: Any
     ) -> None:
         with pytest.raises(ValueError, match=r"known are changestream:closed, .*task:start"):
@@ -188,7 +188,7 @@ class TestEventNames:
         assert monque.emit(event, ValueError("told"), print)
         assert len(told) == 1
 
-    def test_are_told_to_those_who_listen_to_new_listeners(self, blocking_db: Any) -> None:
+    def test_are_emitted_to_listeners_of_new_listener(self, blocking_db: Any) -> None:
         monque = Monque(blocking_db)
         told: list[object] = []
         monque.on("new_listener", lambda event, _: told.append(event))

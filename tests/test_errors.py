@@ -1,4 +1,4 @@
-"""The errors monque raises: what they say, and what a program can read from them."""
+"""The errors of monque: their messages and attributes."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def test_they_are_those_of_the_specification() -> None:
 @pytest.mark.parametrize(
     "error", [InvalidJobError, InvalidCronError, PayloadTooLargeError, InvalidCursorError]
 )
-def test_what_the_caller_gave_wrong_is_a_value_error(error: type[BaseException]) -> None:
+def test_errors_about_arguments_are_value_errors(error: type[BaseException]) -> None:
     assert issubclass(error, ValueError)
 
 
 @pytest.mark.parametrize("error", [MonqueConnectionError, JobStateError, ShutdownTimeoutError])
-def test_what_the_caller_could_not_know_is_none(error: type[BaseException]) -> None:
+def test_other_errors_are_not_value_errors(error: type[BaseException]) -> None:
     assert not issubclass(error, ValueError)
 
 

@@ -1,4 +1,4 @@
-"""The event loop of our own programs."""
+"""The event loop of monque's own programs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ async def kind() -> str:
     return type(asyncio.get_running_loop()).__module__.split(".")[0]
 
 
-def test_is_uvloops_where_it_is_installed() -> None:
+def test_is_uvloop_if_it_is_installed() -> None:
     pytest.importorskip("uvloop")
     assert event_loop.run(kind()) == "uvloop"
 
 
-def test_is_asyncios_where_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_is_asyncio_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvloop", None)
     assert event_loop.run(kind()) == "asyncio"
 

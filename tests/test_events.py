@@ -1,4 +1,4 @@
-"""The shapes of what listeners get."""
+"""The payloads of events."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_names_of_the_events() -> None:
     }
 
 
-def test_what_need_not_be_known_need_not_be_given() -> None:
+def test_unknown_values_may_be_omitted() -> None:
     error = ValueError()
     assert events.JobErrored(error).job is None
     assert events.ChangeStreamChanged() == events.ChangeStreamChanged(error=None, reason=None)

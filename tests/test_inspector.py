@@ -1,4 +1,4 @@
-"""Looking at jobs through an instance, on every kind of handle."""
+"""Reading jobs through an instance, on every kind of handle."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def log() -> CommandLog:
 async def logged_db(
     uri: str, database_name: str, log: CommandLog
 ) -> AsyncIterator[AsyncDatabase[dict[str, Any]]]:
-    """Give the test's database with every command written down."""
+    """Yield the test's database with every command recorded."""
     async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
         yield client[database_name]
 
 
 class TestEachHandle:
-    async def test_shows_jobs_pages_and_figures(self, any_db: AnyDatabase, db: Db) -> None:
+    async def test_returns_jobs_pages_and_statistics(self, any_db: AnyDatabase, db: Db) -> None:
         monque = Monque(any_db)
         jobs = await monque.enqueue_many("a", range(7))
         schedule = await monque.schedule("@daily", "b", None)
@@ -204,8 +204,8 @@ class TestPages:
         page = await monque.get_jobs_with_cursor(direction="backward", limit=2)
         assert data(page) == [2, 1]
 
-    async def test_hold_still_while_everything_moves(self, db: Db, monque: Monque) -> None:
-        """Between two pages jobs come and go on both sides; the others are seen once each."""
+    async def test_are_stable_while_jobs_change(self, db: Db, monque: Monque) -> None:
+        """Between two pages, jobs come and go on both sides; each other job is seen once."""
         jobs = [a_job(data=n) for n in range(60)]
         await put(db, *jobs)
         pages = [await monque.get_jobs_with_cursor(limit=7)]
@@ -294,7 +294,7 @@ class TestCursors:
         assert data(second) == [7, 6, 5, 4, 3]
 
     @pytest.mark.parametrize("cursor", ["", "abc", "ä", 5, b"abc", "A" * 2000])
-    async def test_that_are_none_are_refused_before_anything_is_touched(
+    async def test_that_are_invalid_are_refused_before_any_command(
         self, db: Db, monque: Monque, cursor: Any
     ) -> None:
         with pytest.raises(InvalidCursorError):
@@ -312,7 +312,7 @@ class TestCursors:
             ({"limit": "5"}, "limit='5'"),
         ],
     )
-    async def test_do_not_hide_other_mistakes(
+    async def test_do_not_hide_other_errors(
         self, db: Db, monque: Monque, options: Any, message: str
     ) -> None:
         with pytest.raises(ValueError, match=message):
@@ -326,7 +326,7 @@ class TestCursors:
         assert await db.list_collection_names() == []
 
     async def test_are_taken_by_another_process(self, db: Db, monque: Monque, uri: str) -> None:
-        """Also where the filter holds a set, whose order is another one in each process."""
+        """Also if the filter contains a set, whose order differs between processes."""
         await put(db, *(a_job(data=n, status=JobStatus.ALL[n % 5]) for n in range(10)))
         statuses: Any = {"failed", "pending", "cancelled", "completed"}
         page = await monque.get_jobs_with_cursor(limit=3, filter=JobSelector(status=statuses))
@@ -359,14 +359,14 @@ class TestCursors:
 
 
 class TestSchedules:
-    async def test_are_told_by_name(self, db: Db, monque: Monque) -> None:
+    async def test_are_counted_by_name(self, db: Db, monque: Monque) -> None:
         schedules = [a_schedule(name=name, unique_key=name) for name in ("c", "a", "b")]
         await put(db, *schedules, a_job(name="a"), a_schedule(name="a", status="cancelled"))
         assert [job.name for job in await monque.get_schedules()] == ["a", "b", "c"]
         assert await monque.get_schedules("a") == [schedules[1]]
         assert await monque.get_schedules("absent") == []
 
-    async def test_of_no_name_are_an_error(self, db: Db, monque: Monque) -> None:
+    async def test_of_an_unknown_name_are_an_error(self, db: Db, monque: Monque) -> None:
         with pytest.raises(InvalidJobError, match="name=''"):
             await monque.get_schedules("")
         assert await db.list_collection_names() == []
@@ -379,14 +379,14 @@ class TestStats:
         stats = await monque.get_queue_stats()
         assert (stats.pending, stats.processing, stats.completed) == (2, 4, 6)
         assert (stats.failed, stats.cancelled) == (8, 10)
-        # Without a claim of ours, a run counts from when it was due.
+        # Without a claim, a run counts from its due time.
         assert stats.average_duration == timedelta(0)
         assert stats.total == 30
         assert (await monque.get_queue_stats(name="a")).total == 15
         assert await monque.get_queue_stats("absent") == QueueStats()
 
     @pytest.mark.parametrize("name", ["", " ", "a b", 5])
-    async def test_of_no_name_are_an_error(self, db: Db, monque: Monque, name: Any) -> None:
+    async def test_of_an_unknown_name_are_an_error(self, db: Db, monque: Monque, name: Any) -> None:
         with pytest.raises(InvalidJobError, match="name="):
             await monque.get_queue_stats(name)
         assert await db.list_collection_names() == []
@@ -508,7 +508,7 @@ class TestViews:
 
 class TestWithoutIndexes:
     async def test_everything_can_be_seen(self, db: Db) -> None:
-        """An operator may look at a collection whose indexes are another program's."""
+        """An operator may read a collection that has only another program's indexes."""
         monque = Monque(db, skip_index_creation=True, stats_cache_ttl=0)
         await put(db, *(a_job(data=n, name="ab"[n % 2]) for n in range(10)))
         await put(db, a_schedule(name="c"))

@@ -1,4 +1,4 @@
-"""What an instance logs about itself."""
+"""The lifecycle messages in the log of an instance."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> Log:
-    """Give what instances have logged so far."""
+    """Return what instances have logged so far."""
     caplog.set_level(logging.INFO, "monque")
     return lambda: [
         record.getMessage() for record in caplog.records if record.name == "monque.worker"
     ]
 
 
-async def test_says_what_it_connects_to_what_it_runs_and_how_it_stopped(
+async def test_logs_its_connection_its_workers_and_how_it_stopped(
     any_db: AnyDatabase, uri: str, log: Log
 ) -> None:
     monque = Monque(any_db, scheduler_instance_id="one", collection_name="work")
@@ -61,7 +61,9 @@ async def test_says_what_it_connects_to_what_it_runs_and_how_it_stopped(
     assert log()[2:] == ["finishing the jobs that run: none", "stopped: no job was left running"]
 
 
-async def test_says_how_many_jobs_it_left(db: AsyncDatabase[dict[str, Any]], log: Log) -> None:
+async def test_logs_how_many_jobs_it_left_running(
+    db: AsyncDatabase[dict[str, Any]], log: Log
+) -> None:
     monque = Monque(db)
     started = asyncio.Event()
 
@@ -81,16 +83,14 @@ async def test_says_how_many_jobs_it_left(db: AsyncDatabase[dict[str, Any]], log
     ]
 
 
-async def test_says_so_if_it_has_nothing_to_run(
-    db: AsyncDatabase[dict[str, Any]], log: Log
-) -> None:
+async def test_logs_that_it_has_no_workers(db: AsyncDatabase[dict[str, Any]], log: Log) -> None:
     async with Monque(db):
         pass
 
     assert log()[1].endswith("no worker is registered, so it runs nothing")
 
 
-async def test_names_no_more_than_some(db: AsyncDatabase[dict[str, Any]], log: Log) -> None:
+async def test_names_only_some(db: AsyncDatabase[dict[str, Any]], log: Log) -> None:
     monque = Monque(db)
     for number in range(100, 125):
         monque.worker(f"job-{number}", print)
@@ -100,7 +100,7 @@ async def test_names_no_more_than_some(db: AsyncDatabase[dict[str, Any]], log: L
 
 
 @pytest.mark.parametrize("kind", ["async", "blocking"])
-async def test_says_that_it_waits_and_never_shows_credentials(
+async def test_logs_that_it_waits_and_never_shows_credentials(
     kind: str, absent_uri: str, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lifecycle, "_FIRST", 0.05)
@@ -130,7 +130,7 @@ async def test_says_that_it_waits_and_never_shows_credentials(
     assert "secret" not in "".join(log())
 
 
-async def test_says_that_it_waits_for_its_instance_id(
+async def test_logs_that_it_waits_for_its_instance_id(
     db: AsyncDatabase[dict[str, Any]], log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lifecycle, "_FIRST", 0.6)
@@ -145,9 +145,7 @@ async def test_says_that_it_waits_for_its_instance_id(
         await asyncio.wait([starting])
 
 
-async def test_a_start_until_idle_is_nothing_to_log(
-    db: AsyncDatabase[dict[str, Any]], log: Log
-) -> None:
+async def test_run_until_idle_is_not_logged(db: AsyncDatabase[dict[str, Any]], log: Log) -> None:
     await Monque(db).run_until_idle()
     assert log() == []
 

@@ -1,4 +1,4 @@
-"""Logging texts and exceptions that may hold anything."""
+"""Logging of arbitrary texts and exceptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The front door."""
+"""The class `Monque`."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_initialize_is_idempotent_and_concurrent_calls_share_it(
     assert sorted(prepared) == ["monque_jobs", "monque_jobs_meta"]
 
 
-async def test_run_until_idle_runs_what_is_due_and_leaves_what_is_not(
+async def test_run_until_idle_runs_only_due_jobs(
     any_db: AnyDatabase, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     leftovers = Leftovers()
@@ -182,7 +182,7 @@ async def test_an_instance_is_healthy_while_it_runs_and_mongodb_answers(
         async with monque:
             assert monque.is_healthy
             await asyncio.to_thread(node.suspend)
-            # It hangs rather than fails: only the time without an answer tells.
+            # The call hangs instead of failing; only the time without an answer shows the outage.
             await eventually(lambda: not monque.is_healthy)
             await asyncio.to_thread(node.resume)
             await eventually(lambda: monque.is_healthy)
@@ -216,7 +216,7 @@ async def test_jobs_live_in_the_collection_that_was_named(
     assert await jobs_in(db, "elsewhere").count_documents({"status": "completed"}) == 1
 
 
-async def test_documents_of_other_programs_run_too(
+async def test_documents_of_other_programs_run(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     monque = Monque(db, **NO_POLLS)
@@ -254,7 +254,7 @@ async def test_documents_of_other_programs_run_too(
 
 
 @pytest.mark.parametrize("given", [None, "mongodb://127.0.0.1", {}, object()])
-async def test_what_is_no_database_is_refused(given: Any) -> None:
+async def test_a_non_database_is_refused(given: Any) -> None:
     with pytest.raises(TypeError, match="PyMongo AsyncDatabase, a PyMongo Database or a Motor"):
         Monque(given)
 

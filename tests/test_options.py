@@ -1,4 +1,4 @@
-"""The options of an instance: their defaults, and how a bad one is refused."""
+"""The options of an instance: defaults and validation."""
 
 from __future__ import annotations
 
@@ -278,7 +278,7 @@ class TestUnknownOption:
         with pytest.raises(ValueError, match=rf"^unknown option '{name}': did you mean '{meant}'"):
             Options.parse({name: 1})
 
-    def test_that_is_like_none_comes_with_those_there_are(self) -> None:
+    def test_that_resembles_none_gets_a_list_of_known_ones(self) -> None:
         with pytest.raises(ValueError) as caught:  # noqa: PT011  # the text is compared below
             Options.parse({"zzz": 1})
         known = ", ".join(sorted([*DEFAULTS, *sorted(MADE_PER_INSTANCE)]))

@@ -1,4 +1,4 @@
-"""What the distributions say of themselves; `make dist-check` builds and tries them."""
+"""The metadata of the distributions; `make dist-check` builds and installs them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _manifest(package: str) -> dict[str, Any]:
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
-def test_both_are_released_under_one_version_that_each_writes_down_once() -> None:
+def test_both_packages_have_one_version_that_each_declares_once() -> None:
     core, di = (_manifest(package)["project"] for package in PACKAGES)
     (needed,) = [
         requirement
@@ -37,7 +37,7 @@ def test_both_are_released_under_one_version_that_each_writes_down_once() -> Non
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_distribution_is_typed_licensed_and_read_about(package: str) -> None:
+def test_a_distribution_has_types_a_license_and_a_readme(package: str) -> None:
     folder = ROOT / "packages" / package
     project = _manifest(package)["project"]
 
@@ -49,14 +49,14 @@ def test_a_distribution_is_typed_licensed_and_read_about(package: str) -> None:
         assert f"`{package}[{extra}]`" in (folder / "README.md").read_text(encoding="utf-8")
 
 
-def test_both_are_for_the_same_pythons() -> None:
+def test_both_packages_support_the_same_python_versions() -> None:
     core, di = (_manifest(package)["project"] for package in PACKAGES)
 
     assert core["requires-python"] == di["requires-python"]
     assert core["classifiers"] == di["classifiers"]
 
 
-def test_the_command_tells_the_version_that_is_installed() -> None:
+def test_the_command_prints_the_installed_version() -> None:
     version = _manifest("monque-core")["project"]["version"]
 
     assert importlib.metadata.version("monque-core") == version

@@ -227,19 +227,19 @@ async def test_one_key_for_many_items_makes_one_job(db: AsyncDatabase[dict[str, 
 
 @pytest.fixture
 def nowhere(absent_uri: str) -> Iterator[Database[dict[str, Any]]]:
-    """Give a database that cannot be reached, which only shows when somebody tries."""
+    """Yield a database that cannot be reached, which shows only when it is called."""
     with MongoClient[dict[str, Any]](absent_uri, connect=False) as client:
         yield client.nowhere
 
 
-async def test_no_items_are_no_jobs_and_no_command(
+async def test_no_items_store_no_jobs_and_send_no_command(
     nowhere: Database[dict[str, Any]],
 ) -> None:
     assert await Monque(nowhere).enqueue_many("many", []) == []
 
 
 class NoBson:
-    """Nothing MongoDB could store."""
+    """A value that MongoDB cannot store."""
 
 
 NAIVE = datetime(2026, 3, 2, 12)
@@ -371,7 +371,7 @@ async def test_a_schedule_without_a_key_is_one_however_often_it_is_made(
 
 
 @pytest.mark.parametrize(("cron", "warnings"), [("0 9 * *", 1), ("0 9 * * *", 0), ("@daily", 0)])
-async def test_a_schedule_of_fewer_than_five_fields_is_warned_of(
+async def test_a_schedule_of_fewer_than_five_fields_causes_a_warning(
     db: AsyncDatabase[dict[str, Any]],
     caplog: pytest.LogCaptureFixture,
     cron: str,
@@ -398,7 +398,7 @@ async def test_a_schedule_is_stored_with_its_next_tick(
     assert berlin.next_run_at == NOON + timedelta(minutes=30)
     assert (berlin.repeat_interval, berlin.timezone) == ("30 13 * * *", "Europe/Berlin")
     assert (berlin.unique_key, berlin.priority) == ("k", 4)
-    # Strictly after now: noon has begun.
+    # Strictly after now, which is exactly noon.
     assert utc.next_run_at == NOON + timedelta(days=1)
     assert utc.timezone == "UTC"
 
@@ -476,7 +476,7 @@ async def test_a_machine_that_has_slept_asks_the_server_for_the_time_again(
     monque, sync = Monque(db), SyncMonque(blocking_db)
     await enqueue()
     awake, asleep = time.monotonic_ns, 3600 * 10**9
-    # The monotonic clock stands still while a machine sleeps, so that it is behind afterwards.
+    # The monotonic clock stands still while a machine sleeps, and is behind afterwards.
     monkeypatch.setattr(time, "monotonic_ns", lambda: awake() - asleep)
     due_times = await asyncio.gather(*(enqueue() for _ in range(4)))
     await monque.stop()
@@ -520,7 +520,7 @@ async def test_a_job_is_stored_though_the_server_s_clock_cannot_be_read(
 
 
 class TestPing:
-    """A producer's health: whether MongoDB answers, whatever was or was not called before."""
+    """The health of a producer: whether MongoDB answers, independent of earlier calls."""
 
     async def test_is_true_before_anything_else_is_called(
         self, any_db: AnyDatabase, db: AsyncDatabase[dict[str, Any]]
@@ -548,14 +548,14 @@ class TestPing:
         assert "did not answer a ping within 0.2 s" in caplog.text
 
     @pytest.mark.parametrize("timeout", [-1, "soon", None])
-    async def test_refuses_what_is_no_timeout(
+    async def test_refuses_a_bad_timeout(
         self, db: AsyncDatabase[dict[str, Any]], timeout: Any
     ) -> None:
         with pytest.raises(ValueError, match="timeout="):
             await Monque(db).ping(timeout)
 
     @pytest.mark.parametrize("how", ["killed", "frozen"])
-    async def test_follows_a_server_that_arrives_goes_and_comes_back(
+    async def test_follows_a_server_that_starts_stops_and_returns(
         self, frail_mongo: LocalMongo, node: Node, how: str
     ) -> None:
         def leave() -> None:

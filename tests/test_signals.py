@@ -63,7 +63,7 @@ async def hear(process: asyncio.subprocess.Process) -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_lets_what_runs_finish_and_ends_the_process(
+async def test_a_signal_lets_running_jobs_finish_and_ends_the_process(
     uri: str, database_name: str, db: AsyncDatabase[dict[str, Any]], number: signal.Signals
 ) -> None:
     monque = Monque(db)
@@ -157,14 +157,14 @@ class TestOnFirstSignal:
         finally:
             signal.signal(number, before)
 
-    def test_one_signal_gives_back_both(self) -> None:
+    def test_one_signal_restores_both_handlers(self) -> None:
         before = [signal.getsignal(number) for number in NUMBERS]
         with on_first_signal(lambda: None):
             assert [signal.getsignal(number) for number in NUMBERS] != before
             signal.raise_signal(signal.SIGTERM)
             assert [signal.getsignal(number) for number in NUMBERS] == before
 
-    def test_signals_are_what_they_were_after_an_error(self) -> None:
+    def test_signal_handlers_are_restored_after_an_error(self) -> None:
         before = [signal.getsignal(number) for number in NUMBERS]
         with pytest.raises(ValueError, match="bad"), on_first_signal(lambda: None):
             raise ValueError("bad")

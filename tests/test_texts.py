@@ -1,4 +1,4 @@
-"""Texts that MongoDB stores as text."""
+"""Which values MongoDB stores as text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Name(StrEnum):
     MAIL = "mail"
 
 
-def test_code_is_no_text_though_it_is_a_str() -> None:
+def test_bson_code_is_not_a_text() -> None:
     assert is_text("mail")
     assert is_text(Name.MAIL)
     assert not is_text(Code("mail"))
@@ -52,12 +52,12 @@ def test_code_is_no_text_though_it_is_a_str() -> None:
         lambda code: define("shop", "orders", name="invoice", watch=[code]),
     ],
 )
-def test_code_is_refused_wherever_a_text_is_expected(check: Callable[[str], object]) -> None:
+def test_bson_code_is_refused_wherever_a_text_is_expected(check: Callable[[str], object]) -> None:
     with pytest.raises(ValueError, match=r"Code\("):
         check(Code("mail"))
 
 
-async def test_code_never_becomes_the_name_or_key_of_a_job(
+async def test_bson_code_is_refused_as_a_name_or_key(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     monque = Monque(db)
@@ -84,5 +84,5 @@ def test_a_collection_name_may_hold_any_visible_character(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a$", "a\n", ".a", "a.", "a..b", "system.a", "\ud800", None])
-def test_what_mongodb_refuses_as_a_collection_name(name: object) -> None:
+def test_bad_collection_names_are_refused(name: object) -> None:
     assert not is_collection_name(name)

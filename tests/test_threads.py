@@ -1,4 +1,4 @@
-"""Threads for what must not run on the event loop."""
+"""Threads for calls that must not run on the event loop."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class TestDismissal:
         assert threads() == set()
 
 
-def test_a_thread_that_outlives_its_loop_is_no_trouble() -> None:
+def test_a_thread_may_outlive_its_loop() -> None:
     go_on = threading.Event()
 
     async def leave_behind() -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pymongo.database import Database
 
 
-async def test_in_a_transaction_of_the_async_kind(
+async def test_jobs_are_stored_in_an_async_transaction(
     client: AsyncMongoClient[dict[str, Any]], db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(db)
@@ -44,7 +44,7 @@ async def test_in_a_transaction_of_the_async_kind(
     assert len(await stored_jobs(db)) == 9
 
 
-async def test_in_a_transaction_of_the_blocking_kind(
+async def test_jobs_are_stored_in_a_blocking_transaction(
     blocking_db: Database[dict[str, Any]], db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(blocking_db)
@@ -63,7 +63,7 @@ async def test_in_a_transaction_of_the_blocking_kind(
     assert len(await stored_jobs(db)) == 9
 
 
-async def test_in_a_transaction_of_the_motor_kind(
+async def test_jobs_are_stored_in_a_motor_transaction(
     motor_db: AsyncIOMotorDatabase[dict[str, Any]], db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(motor_db)
@@ -94,7 +94,7 @@ STORING_KEYED: dict[str, Callable[[Monque, Any], Any]] = {
 
 
 @pytest.mark.parametrize("store", STORING_KEYED.values(), ids=STORING_KEYED.keys())
-async def test_a_conflict_in_a_transaction_goes_to_the_caller_with_the_driver_s_label(
+async def test_a_conflict_in_a_transaction_is_raised_with_the_driver_s_label(
     client: AsyncMongoClient[dict[str, Any]],
     db: AsyncDatabase[dict[str, Any]],
     store: Callable[[Monque, Any], Any],
@@ -111,7 +111,7 @@ async def test_a_conflict_in_a_transaction_goes_to_the_caller_with_the_driver_s_
             await session.abort_transaction()
         assert raised.value.has_error_label("TransientTransactionError")
 
-        # With the label, the driver knows to begin the transaction again.
+        # The error label lets the driver start the transaction again.
         attempts = []
 
         async def attempt(session: Any) -> Any:

@@ -5,8 +5,7 @@ from typing import Any
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.database import AsyncDatabase
 
-from monque_core import Monque, ReactiveOptions, ReactiveTask
-from monque_core.reactive import Fixed
+from monque_core import Fixed, Monque, ReactiveOptions, ReactiveTask
 
 
 class PrinterJamError(Exception):

@@ -1,4 +1,4 @@
-"""How fast jobs are stored without asyncio, beside PyMongo's own insert."""
+"""Throughput of storing jobs without asyncio, compared with PyMongo's own insert."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.benchmarks.measure import Reading
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_TURNS = 10
+_REPETITIONS = 10
 
 
 def measure(uri: str, database: str, singles: int) -> dict[str, Reading]:
-    """Store so many jobs in each way, by turns; rates in jobs per second."""
+    """Store this many jobs in each way, alternately; rates in jobs per second."""
     with MongoClient[dict[str, Any]](uri) as client:
         jobs = client[database]["monque_jobs"]
         jobs.drop()
@@ -34,11 +34,11 @@ def measure(uri: str, database: str, singles: int) -> dict[str, Reading]:
             monque.enqueue(raw.NAME, {"number": number})
 
         raw_seconds = own_seconds = 0.0
-        turn = max(1, singles // _TURNS)
-        for _ in range(_TURNS):
+        turn = max(1, singles // _REPETITIONS)
+        for _ in range(_REPETITIONS):
             raw_seconds += _seconds(insert, turn)
             own_seconds += _seconds(enqueue, turn)
-    stored = turn * _TURNS
+    stored = turn * _REPETITIONS
     return {"SyncMonque.enqueue, one by one": Reading(stored / own_seconds, stored / raw_seconds)}
 
 

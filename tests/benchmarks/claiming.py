@@ -1,4 +1,4 @@
-"""What a claim costs in a collection of a thousand jobs, and of a million."""
+"""The cost of a claim in collections of a thousand to a million jobs."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _WARM_UP = 5
 
 
 async def measure(db: Db, scale: float, times: int) -> dict[str, Reading]:
-    """Claim a hundred jobs from collections of each size, again and again; milliseconds.
+    """Claim a hundred jobs repeatedly from collections of each size; milliseconds.
 
-    Half the jobs are due and half are completed. None is put back, so that each claim comes after
-    the entries in the index that those before have left dead. What was claimed is deleted, and as
-    many become due behind the others, for the collection to stay as large as it is.
+    Half of the jobs are due and half are completed. Claimed jobs are not put back, so each claim
+    has to skip the dead index entries of the earlier ones. They are deleted, and the same number of
+    due jobs is added behind the others, so that the size of the collection stays constant.
     """
     jobs = db["monque_jobs"]
     store = Store(db, Options.parse({}))
@@ -65,7 +65,7 @@ async def measure(db: Db, scale: float, times: int) -> dict[str, Reading]:
 
 
 def growth(readings: dict[str, Reading]) -> Reading:
-    """Give how much dearer a claim is in the largest collection than in the smallest."""
+    """Return the cost of a claim in the largest collection relative to the smallest."""
     first, *_, last = readings.values()
     assert first.limit is not None
     assert last.limit is not None
@@ -75,5 +75,5 @@ def growth(readings: dict[str, Reading]) -> Reading:
 async def _fill(db: Db, count: int) -> None:
     await raw.fill(db["monque_jobs"], count // 2, status="completed")
     await raw.add(db["monque_jobs"], count - count // 2)
-    # Or the checkpoint of what was just stored would be measured.
+    # Otherwise the checkpoint of the inserts would be measured.
     await db.client.admin.command("fsync")

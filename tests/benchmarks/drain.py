@@ -1,4 +1,4 @@
-"""How fast a full queue of jobs that do nothing is emptied by one process."""
+"""Throughput of one process that drains a full queue of no-op jobs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
 
     from monque_core import Job
-    from tests.benchmarks.meter import Meter, Spent
+    from tests.benchmarks.cpu_meter import CpuMeter, CpuUsage
 
     Db = AsyncDatabase[dict[str, Any]]
     Readings = dict[str, Reading]
@@ -30,37 +30,37 @@ _THREAD_SHARE = 4
 _CPU_CONCURRENCY = 20
 
 
-async def best_batch_size(db: Db, meter: Meter, count: int, turns: int) -> int:
-    """Tell in batches of which size the bare calls drain the most."""
+async def best_batch_size(db: Db, meter: CpuMeter, count: int, repetitions: int) -> int:
+    """Return the batch size with which the bare calls are fastest."""
     taken = await alternately(
-        turns, *(partial(_limit, db, meter, count, size) for size in raw.BATCH_SIZES)
+        repetitions, *(partial(_limit, db, meter, count, size) for size in raw.BATCH_SIZES)
     )
     rates = [median(count / spent.seconds for spent in each) for each in taken]
     return raw.BATCH_SIZES[rates.index(max(rates))]
 
 
 async def measure(
-    db: Db, meter: Meter, count: int, batch_size: int, turns: int
+    db: Db, meter: CpuMeter, count: int, batch_size: int, repetitions: int
 ) -> tuple[Readings, Readings]:
-    """Drain so many jobs in each way, by turns: jobs per second, and CPU per job in µs."""
+    """Drain this many jobs in each way, alternately: jobs per second, and CPU per job in µs."""
     naive = await _naive(db, meter, max(1, count // _NAIVE_SHARE))
-    rates, cpu = await _measure_coroutines(db, meter, count, batch_size, turns, naive)
+    rates, cpu = await _measure_coroutines(db, meter, count, batch_size, repetitions, naive)
     in_threads = max(1, count // _THREAD_SHARE)
-    rates |= await _measure_threads(db, meter, in_threads, batch_size, turns, naive)
+    rates |= await _measure_threads(db, meter, in_threads, batch_size, repetitions, naive)
     return rates, cpu
 
 
 async def _measure_coroutines(
-    db: Db, meter: Meter, count: int, batch_size: int, turns: int, naive: float
+    db: Db, meter: CpuMeter, count: int, batch_size: int, repetitions: int, naive: float
 ) -> tuple[Readings, Readings]:
     limit = partial(_limit, db, meter, count, batch_size)
-    ways = [
-        way
+    variants = [
+        variant
         for concurrency in CONCURRENCIES
-        for way in (limit, partial(_drain, db, meter, count, concurrency))
+        for variant in (limit, partial(_drain, db, meter, count, concurrency))
     ]
-    taken = await alternately(turns, *ways)
-    # The same calls whatever the concurrency, so that all of a round are one limit.
+    taken = await alternately(repetitions, *variants)
+    # The limit does not depend on the concurrency, so all its drains are pooled.
     limits = [spent for each in taken[0::2] for spent in each]
     own = dict(zip(CONCURRENCIES, taken[1::2], strict=True))
     rates = {
@@ -73,12 +73,12 @@ async def _measure_coroutines(
 
 
 async def _measure_threads(
-    db: Db, meter: Meter, count: int, batch_size: int, turns: int, naive: float
+    db: Db, meter: CpuMeter, count: int, batch_size: int, repetitions: int, naive: float
 ) -> Readings:
     readings = {}
     for concurrency in CONCURRENCIES:
         limits, own = await alternately(
-            turns,
+            repetitions,
             partial(_limit_in_threads, db, meter, count, batch_size, concurrency),
             partial(_drain, db, meter, count, concurrency, threads=True),
         )
@@ -87,11 +87,11 @@ async def _measure_threads(
     return readings
 
 
-def _rate(count: int, spent: list[Spent]) -> float:
+def _rate(count: int, spent: list[CpuUsage]) -> float:
     return count / median(one.seconds for one in spent)
 
 
-def _cpu(count: int, own: list[Spent], limits: list[Spent]) -> Readings:
+def _cpu(count: int, own: list[CpuUsage], limits: list[CpuUsage]) -> Readings:
     readings = {
         "client CPU per drained job": Reading(
             median(one.client_us_per(count) for one in own),
@@ -108,56 +108,56 @@ def _cpu(count: int, own: list[Spent], limits: list[Spent]) -> Readings:
     return readings
 
 
-async def _naive(db: Db, meter: Meter, count: int) -> float:
+async def _naive(db: Db, meter: CpuMeter, count: int) -> float:
     await raw.fill(db["monque_jobs"], count)
-    before = meter.look()
+    before = meter.read()
     await raw.drain_one_by_one(db["monque_jobs"])
-    seconds = meter.look().since(before).seconds
+    seconds = meter.read().since(before).seconds
     await _assert_completed(db, count)
     return count / seconds
 
 
 async def _limit(
-    db: Db, meter: Meter, count: int, batch_size: int, settle: raw.Settle | None = None
-) -> Spent:
+    db: Db, meter: CpuMeter, count: int, batch_size: int, settle: raw.Settle | None = None
+) -> CpuUsage:
     await raw.fill(db["monque_jobs"], count)
-    before = meter.look()
+    before = meter.read()
     await raw.drain_in_batches(db["monque_jobs"], batch_size, settle)
-    spent = meter.look().since(before)
+    spent = meter.read().since(before)
     await _assert_completed(db, count)
     return spent
 
 
 async def _limit_in_threads(
-    db: Db, meter: Meter, count: int, batch_size: int, threads: int
-) -> Spent:
+    db: Db, meter: CpuMeter, count: int, batch_size: int, threads: int
+) -> CpuUsage:
     with ThreadPoolExecutor(threads) as pool:
         return await _limit(db, meter, count, batch_size, raw.run_in(pool))
 
 
 async def _drain(
-    db: Db, meter: Meter, count: int, concurrency: int, *, threads: bool = False
-) -> Spent:
+    db: Db, meter: CpuMeter, count: int, concurrency: int, *, threads: bool = False
+) -> CpuUsage:
     await raw.fill(db["monque_jobs"], count)
-    spent = await empty(Monque(db), meter, count, concurrency, threads=threads)
+    spent = await drain_jobs(Monque(db), meter, count, concurrency, threads=threads)
     await _assert_completed(db, count)
     return spent
 
 
-async def empty(
+async def drain_jobs(
     monque: Monque,
-    meter: Meter,
+    meter: CpuMeter,
     count: int,
     concurrency: int,
     *,
     names: Sequence[str] = (raw.NAME,),
     threads: bool = False,
-) -> Spent:
-    """Run so many stored jobs that do nothing, from start until every outcome is written."""
+) -> CpuUsage:
+    """Run this many stored no-op jobs, from start until every outcome is written."""
     await monque.initialize()
     loop = asyncio.get_running_loop()
     all_done = asyncio.Event()
-    # The next number is drawn in one step, whatever the threads do.
+    # `next` is atomic, so threads may share the counter.
     numbers = itertools.count(1)
 
     async def do_nothing(_: Job[object]) -> None:
@@ -171,11 +171,11 @@ async def empty(
     for name in names:
         handler = do_nothing_in_a_thread if threads else do_nothing
         monque.worker(name, handler, concurrency=concurrency)
-    before = meter.look()
+    before = meter.read()
     await monque.start()
     await all_done.wait()
     await monque.stop()
-    return meter.look().since(before)
+    return meter.read().since(before)
 
 
 async def _assert_completed(db: Db, count: int) -> None:

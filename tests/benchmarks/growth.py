@@ -1,4 +1,4 @@
-"""What a job costs as everything grows: `python -m tests.benchmarks.growth`."""
+"""How the cost of a job grows with load: `python -m tests.benchmarks.growth`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from pymongo import AsyncMongoClient
 
 from monque_core import JobRetention, LocalMongo, Monque
 from tests.benchmarks import raw
-from tests.benchmarks.distance import farther
-from tests.benchmarks.drain import empty
+from tests.benchmarks.cpu_meter import CpuMeter
+from tests.benchmarks.drain import drain_jobs
+from tests.benchmarks.latency_proxy import with_latency
 from tests.benchmarks.measure import alternately
-from tests.benchmarks.meter import Meter
 from tests.benchmarks.processes import drain_with_workers
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
 
     from monque_core import Job
-    from tests.benchmarks.meter import Spent
+    from tests.benchmarks.cpu_meter import CpuUsage
 
     Db = AsyncDatabase[dict[str, Any]]
 
@@ -41,36 +41,36 @@ IDLE_INSTANCES = (0, 1, 4)
 RETENTION = (0, 1)
 """Off and on."""
 ADDED_MS = (0, 5, 20)
-_RETENTION_TURNS = 6
+_RETENTION_REPETITIONS = 6
 _CONCURRENCY = 20
-_SMALLEST_TO_START_PROCESSES = 0.01
+_SMALLEST_SCALE_FOR_PROCESSES = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one job cost, from its claim to its outcome."""
+    """The cost of one job, from its claim to its outcome."""
 
     dimension: str
     size: int
     jobs_per_second: float
     server_cpu_us: float | None
-    """Microseconds of the server's CPU per job, where the system tells."""
+    """Microseconds of the server's CPU time per job, where the system reports it."""
     client_cpu_us: float | None
 
 
-async def study(scale: float) -> dict[str, Any]:
+async def measure(scale: float) -> dict[str, Any]:
     """Measure one dimension after the other."""
     costs: list[Cost] = []
     async with LocalMongo() as mongo, AsyncMongoClient[dict[str, Any]](mongo.uri) as client:
-        field = _Field(client["monque_growth"], mongo.uri, Meter(mongo.nodes[0].pid), scale)
-        await field.cost("warm-up", 0)
-        async for cost in _dimensions(field):
+        bench = _Bench(client["monque_growth"], mongo.uri, CpuMeter(mongo.nodes[0].pid), scale)
+        await bench.cost("warm-up", 0)
+        async for cost in _dimensions(bench):
             print(
                 f"{cost.dimension} {cost.size:,}: {cost.jobs_per_second:,.0f} jobs/s",
                 file=sys.stderr,
             )
             costs.append(cost)
-        oplog, insert = await _life(field)
+        oplog, insert = await _write_costs(bench)
     return {
         "costs": [asdict(cost) for cost in costs],
         "oplog_bytes_per_job": oplog,
@@ -79,17 +79,17 @@ async def study(scale: float) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Field:
-    """The server, and how much it is given to do."""
+class _Bench:
+    """The server, and the amount of work."""
 
     db: Db
     uri: str
-    meter: Meter
+    meter: CpuMeter
     scale: float
 
     @property
     def count(self) -> int:
-        """Give how many jobs a line is measured with."""
+        """Return the number of jobs per measurement."""
         return max(100, round(10_000 * self.scale))
 
     async def cost(
@@ -103,20 +103,20 @@ class _Field:
         finished: int = 0,
         idle: int = 0,
     ) -> Cost:
-        """Drain a queue by one instance, beside so many finished jobs and idle instances."""
+        """Drain a queue with one instance, next to finished jobs and idle instances."""
         jobs = self.db["monque_jobs"]
         await raw.fill(jobs, finished, status="completed")
         per_name = max(1, self.count // names)
         for number in range(names):
             await raw.add(jobs, per_name, name=_name(number))
         monque = monque or Monque(self.db)
-        # Or an index that it adds would be built while it drains.
+        # Otherwise an index that the instance adds would be built during the drain.
         await monque.initialize()
         await self.db.client.admin.command("fsync")
         count, all_names = per_name * names, [_name(number) for number in range(names)]
-        # After the jobs, for to empty the collection is to end its change streams.
+        # After filling the collection, because dropping it ends its change streams.
         async with _idle_instances(self.db, idle):
-            spent = await empty(monque, self.meter, count, concurrency, names=all_names)
+            spent = await drain_jobs(monque, self.meter, count, concurrency, names=all_names)
         await self.assert_completed(finished + count)
         return _cost(dimension, size, count, spent)
 
@@ -125,37 +125,39 @@ class _Field:
         assert completed == count, f"{completed} of {count} jobs were completed"
 
 
-async def _dimensions(field: _Field) -> AsyncIterator[Cost]:
+async def _dimensions(bench: _Bench) -> AsyncIterator[Cost]:
     for stored in STORED:
-        yield await field.cost("jobs stored", stored, finished=round(stored * field.scale))
+        yield await bench.cost("jobs stored", stored, finished=round(stored * bench.scale))
     for concurrency in CONCURRENCIES:
-        yield await field.cost("concurrency of a worker", concurrency, concurrency=concurrency)
+        yield await bench.cost("concurrency of a worker", concurrency, concurrency=concurrency)
     for names in NAMES:
-        yield await field.cost("names", names, names=names)
-    for cost in await _costs_of_retention(field):
+        yield await bench.cost("names", names, names=names)
+    for cost in await _costs_of_retention(bench):
         yield cost
     for added_ms in ADDED_MS:
-        yield await _cost_from_afar(field, added_ms)
+        yield await _cost_with_latency(bench, added_ms)
     for idle in IDLE_INSTANCES:
-        yield await field.cost("idle instances", idle, idle=idle)
-    # A process takes longer to start than a trial run has.
-    processes = INSTANCES if field.scale >= _SMALLEST_TO_START_PROCESSES else INSTANCES[:1]
+        yield await bench.cost("idle instances", idle, idle=idle)
+    # In a trial run, starting a process takes longer than everything else.
+    processes = INSTANCES if bench.scale >= _SMALLEST_SCALE_FOR_PROCESSES else INSTANCES[:1]
     for instances in processes:
-        yield await _cost_of_processes(field, instances)
+        yield await _cost_of_processes(bench, instances)
 
 
-async def _costs_of_retention(field: _Field) -> list[Cost]:
-    """Give medians of several drains by turns: the two differ by less than two equal ones may."""
+async def _costs_of_retention(bench: _Bench) -> list[Cost]:
+    """Return medians of several alternating drains: the difference is smaller than the noise."""
 
     async def cost(is_on: int) -> Cost:
         kept = JobRetention(completed=3600) if is_on else None
-        return await field.cost("retention", is_on, monque=Monque(field.db, job_retention=kept))
+        return await bench.cost("retention", is_on, monque=Monque(bench.db, job_retention=kept))
 
-    taken = await alternately(_RETENTION_TURNS, *(partial(cost, is_on) for is_on in RETENTION))
-    return [_middle(costs) for costs in taken]
+    taken = await alternately(
+        _RETENTION_REPETITIONS, *(partial(cost, is_on) for is_on in RETENTION)
+    )
+    return [_median(costs) for costs in taken]
 
 
-def _middle(costs: list[Cost]) -> Cost:
+def _median(costs: list[Cost]) -> Cost:
     server = [cost.server_cpu_us for cost in costs if cost.server_cpu_us is not None]
     client = [cost.client_cpu_us for cost in costs if cost.client_cpu_us is not None]
     return replace(
@@ -166,33 +168,33 @@ def _middle(costs: list[Cost]) -> Cost:
     )
 
 
-async def _cost_from_afar(field: _Field, added_ms: int) -> Cost:
-    """Drain over a network whose round trips take so much longer."""
+async def _cost_with_latency(bench: _Bench, added_ms: int) -> Cost:
+    """Drain over a network with this much added to each round trip."""
     async with (
-        farther(field.uri, added_ms / 1000) as uri,
+        with_latency(bench.uri, added_ms / 1000) as uri,
         AsyncMongoClient[dict[str, Any]](uri) as client,
     ):
-        monque = Monque(client[field.db.name])
-        return await field.cost("ms added to a round trip", added_ms, monque=monque)
+        monque = Monque(client[bench.db.name])
+        return await bench.cost("ms added to a round trip", added_ms, monque=monque)
 
 
-async def _cost_of_processes(field: _Field, instances: int) -> Cost:
-    jobs = field.count * min(instances, 2)
-    await raw.fill(field.db["monque_jobs"], jobs)
-    before = field.meter.look()
-    seconds = await drain_with_workers(field.db, field.uri, jobs, instances)
-    server = field.meter.look().since(before).server_us_per(jobs)
+async def _cost_of_processes(bench: _Bench, instances: int) -> Cost:
+    jobs = bench.count * min(instances, 2)
+    await raw.fill(bench.db["monque_jobs"], jobs)
+    before = bench.meter.read()
+    seconds = await drain_with_workers(bench.db, bench.uri, jobs, instances)
+    server = bench.meter.read().since(before).server_us_per(jobs)
     return Cost("instances", instances, jobs / seconds, server, None)
 
 
-def _cost(dimension: str, size: int, jobs: int, spent: Spent) -> Cost:
+def _cost(dimension: str, size: int, jobs: int, spent: CpuUsage) -> Cost:
     server, client = spent.server_us_per(jobs), spent.client_us_per(jobs)
     return Cost(dimension, size, jobs / spent.seconds, server, client)
 
 
 @asynccontextmanager
 async def _idle_instances(db: Db, count: int) -> AsyncIterator[None]:
-    """Let so many instances wait for jobs of another name, each with a change stream."""
+    """Run idle instances with a worker for another name, each with a change stream."""
     async with AsyncExitStack() as stack:
         for _ in range(count):
             monque, connected = Monque(db), asyncio.Event()
@@ -206,23 +208,23 @@ async def _idle_instances(db: Db, count: int) -> AsyncIterator[None]:
 async def _never(_: Job[object]) -> None: ...
 
 
-async def _life(field: _Field) -> tuple[float, float | None]:
-    """Give the oplog's bytes of a job from insert to completion, and the insert's CPU."""
-    db, count = field.db, field.count
+async def _write_costs(bench: _Bench) -> tuple[float, float | None]:
+    """Return the oplog bytes of a job from insert to completion, and the CPU time of its insert."""
+    db, count = bench.db, bench.count
     oplog = db.client["local"]["oplog.rs"]
     (latest,) = await oplog.find({}, sort=[("$natural", -1)], limit=1).to_list()
     await raw.prepare(db["monque_jobs"])
     monque = Monque(db)
     await monque.initialize()
-    before = field.meter.look()
+    before = bench.meter.read()
     await monque.enqueue_many(_name(0), [{"number": number} for number in range(count)])
-    insert = field.meter.look().since(before).server_us_per(count)
-    await empty(monque, field.meter, count, _CONCURRENCY)
+    insert = bench.meter.read().since(before).server_us_per(count)
+    await drain_jobs(monque, bench.meter, count, _CONCURRENCY)
     sizes: list[dict[str, Any]] = [
         {"$match": {"ts": {"$gt": latest["ts"]}, "ns": f"{db.name}.monque_jobs"}},
         {"$group": {"_id": None, "bytes": {"$sum": {"$bsonSize": "$$ROOT"}}}},
     ]
-    # Inserts of many are in the oplog as a transaction is: in one entry without this namespace.
+    # A bulk insert is one oplog entry like a transaction, without this namespace.
     together: list[dict[str, Any]] = [
         {"$match": {"ts": {"$gt": latest["ts"]}, "o.applyOps": {"$exists": True}}},
         {"$group": {"_id": None, "bytes": {"$sum": {"$bsonSize": "$$ROOT"}}}},
@@ -239,9 +241,9 @@ def _name(number: int) -> str:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Give the result as a Markdown table."""
+    """Return the result as a Markdown table."""
     lines = [
-        "| | | jobs/s | server CPU per job | client CPU per job |",
+        "| dimension | size | jobs/s | server CPU per job | client CPU per job |",
         "|---|---:|---:|---:|---:|",
     ]
     for cost in result["costs"]:
@@ -252,7 +254,7 @@ def table(result: dict[str, Any]) -> str:
     insert = result["server_cpu_us_per_insert"]
     lines += [
         "",
-        f"{result['oplog_bytes_per_job']:,.0f} bytes of oplog per job",
+        f"{result['oplog_bytes_per_job']:,.0f} bytes in the oplog per job",
         f"{'unknown' if insert is None else round(insert)} µs of server CPU per insert",
     ]
     return "\n".join(lines)
@@ -261,10 +263,20 @@ def table(result: dict[str, Any]) -> str:
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.growth", description=__doc__)
-    parser.add_argument("--scale", type=float, default=1.0, help="more or fewer jobs (default: 1)")
-    parser.add_argument("--output", type=Path, default=Path("build", "growth.json"))
+    parser.add_argument(
+        "--scale",
+        type=float,
+        default=1.0,
+        help="factor for the number of jobs; 0.001 is a quick trial (default: 1)",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("build", "growth.json"),
+        help="file for the results as JSON (default: %(default)s)",
+    )
     options = parser.parse_args()
-    result = asyncio.run(study(options.scale))
+    result = asyncio.run(measure(options.scale))
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     print(table(result))

@@ -1,4 +1,4 @@
-"""What a benchmark measures, and the medians over several rounds."""
+"""Readings of a benchmark, and their medians over several rounds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One figure of one round: monque's, and the limit's and the naive way's where there is one."""
+    """One reading of one round: of monque, and of the limit and the naive way if any."""
 
     monque: float
     limit: float | None = None
@@ -22,12 +22,12 @@ class Reading:
 
     @property
     def of_limit(self) -> float | None:
-        """Give monque's share of the limit."""
+        """Return monque's share of the limit."""
         return self.monque / self.limit if self.limit else None
 
     @property
     def of_naive(self) -> float | None:
-        """Give monque's multiple of the naive way."""
+        """Return monque's multiple of the naive way."""
         return self.monque / self.naive if self.naive else None
 
 
@@ -40,48 +40,48 @@ class Measure:
     readings: list[Reading] = field(default_factory=list)
 
     def summary(self) -> dict[str, object]:
-        """Give the medians; ratios are taken within a round, where both saw the same machine."""
+        """Return the medians; ratios are taken within a round, where both saw the same machine."""
         readings = self.readings
         return {
             "name": self.name,
             "unit": self.unit,
-            "monque": _middle([reading.monque for reading in readings]),
-            "limit": _middle([reading.limit for reading in readings]),
-            "of_limit": _middle([reading.of_limit for reading in readings]),
+            "monque": _median([reading.monque for reading in readings]),
+            "limit": _median([reading.limit for reading in readings]),
+            "of_limit": _median([reading.of_limit for reading in readings]),
             "of_limit_spread": _spread([reading.of_limit for reading in readings]),
-            "naive": _middle([reading.naive for reading in readings]),
-            "of_naive": _middle([reading.of_naive for reading in readings]),
+            "naive": _median([reading.naive for reading in readings]),
+            "of_naive": _median([reading.of_naive for reading in readings]),
             "of_naive_spread": _spread([reading.of_naive for reading in readings]),
             "rounds": [[reading.monque, reading.limit, reading.naive] for reading in readings],
         }
 
 
-def _middle(values: Sequence[float | None]) -> float | None:
+def _median(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return median(known) if known else None
 
 
 def _spread(values: Sequence[float | None]) -> tuple[float, float] | None:
-    """Give the lowest and the highest, which one reading alone does not tell."""
+    """Return the lowest and the highest value; None if there is only one."""
     known = [value for value in values if value is not None]
     return (min(known), max(known)) if len(known) > 1 else None
 
 
-async def alternately(times: int, *ways: Callable[[], Awaitable[T]]) -> list[list[T]]:
-    """Try the ways one after the other so many times, every other time from the last to the first.
+async def alternately(times: int, *variants: Callable[[], Awaitable[T]]) -> list[list[T]]:
+    """Call each way this many times, in alternating order; return the results of each way.
 
-    So none of two neighbours is always the one that comes after, and what disturbs the machine
-    for a while disturbs all of them. Gives what each way gave.
+    Every second pass runs backwards, so that no way always follows the same other one, and load on
+    the machine affects all of them.
     """
-    taken: list[list[T]] = [[] for _ in ways]
+    taken: list[list[T]] = [[] for _ in variants]
     for turn in range(times):
-        numbers = range(len(ways)) if turn % 2 == 0 else reversed(range(len(ways)))
+        numbers = range(len(variants)) if turn % 2 == 0 else reversed(range(len(variants)))
         for number in numbers:
-            taken[number].append(await ways[number]())
+            taken[number].append(await variants[number]())
     return taken
 
 
 def percentile(values: list[float], share: float) -> float:
-    """Give the value that this share of them does not exceed."""
+    """Return the value that this share of the values does not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]

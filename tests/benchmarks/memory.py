@@ -1,4 +1,4 @@
-"""What a job takes while it waits, and while it runs."""
+"""The memory and storage of pending and running jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 async def measure(db: Db, count: int) -> dict[str, Reading]:
-    """Let so many jobs wait, and then run at once; bytes per job."""
+    """Store this many jobs, and then run all of them at once; bytes per job."""
     jobs = db["monque_jobs"]
     await raw.fill(jobs, count)
     pending = await _stored_bytes(db) / count
@@ -39,8 +39,8 @@ async def measure(db: Db, count: int) -> dict[str, Reading]:
 
 
 async def _stored_bytes(db: Db) -> float:
-    """Give the size of the documents, before they are compressed, and of the indexes."""
-    # Only a checkpoint brings the sizes of indexes up to date.
+    """Return the size of the documents, before compression, and of the indexes."""
+    # Only a checkpoint updates the sizes of indexes.
     await db.client.admin.command("fsync")
     stats = await db.command("collStats", "monque_jobs")
     return float(stats["size"] + stats["totalIndexSize"])
@@ -69,7 +69,7 @@ async def _running_bytes(db: Db, count: int) -> int:
 
 
 async def _bare_bytes(db: Db, count: int) -> int:
-    """Hold so many documents in tasks that wait: what any run has to keep."""
+    """Hold this many documents in waiting tasks: the minimum for running jobs."""
     may_end = asyncio.Event()
 
     async def wait(document: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""How long an idle instance takes from an insert to the handler."""
+"""Latency of an idle instance from an insert to the handler."""
 
 from __future__ import annotations
 
@@ -28,21 +28,23 @@ _GAP_SECONDS = 0.01
 
 
 async def measure(db: Db, uri: str, here: int, elsewhere: int, blocks: int) -> dict[str, Reading]:
-    """Send so many jobs one at a time, from here and from another process; milliseconds.
+    """Send this many jobs one at a time, from this and from another process; milliseconds.
 
-    By turns to an instance and to bare calls, a block of them each, so that both meet the same
-    machine.
+    Blocks of jobs go alternately to an instance and to bare calls, so that both see the same load
+    of the machine.
     """
     block = -(-here // blocks)
     bare_here, local = await alternately(
-        blocks, partial(_from_here_to_bare_calls, db, block), partial(_from_here, db, block)
+        blocks,
+        partial(_from_this_process_to_bare_calls, db, block),
+        partial(_from_this_process, db, block),
     )
     block = -(-elsewhere // blocks)
-    async with _sender(db, uri) as sender:
+    async with _insert_process(db, uri) as inserter:
         bare_elsewhere, foreign = await alternately(
             blocks,
-            partial(sender.to_a_bare_stream, block),
-            partial(sender.to_an_instance, block),
+            partial(inserter.to_a_bare_stream, block),
+            partial(inserter.to_an_instance, block),
         )
     return {
         f"pick-up {origin} {label}": Reading(
@@ -56,20 +58,20 @@ async def measure(db: Db, uri: str, here: int, elsewhere: int, blocks: int) -> d
     }
 
 
-async def _from_here(db: Db, count: int) -> list[float]:
+async def _from_this_process(db: Db, count: int) -> list[float]:
     await raw.prepare(db["monque_jobs"])
-    arrivals = _Arrivals(count)
-    monque = arrivals.instance(db)
+    latencies = _Latencies(count)
+    monque = latencies.instance(db)
     async with monque:
-        await arrivals.connected.wait()
+        await latencies.connected.wait()
         for _ in range(count):
             await asyncio.sleep(_GAP_SECONDS)
             await monque.enqueue(raw.NAME, {"sent": time.monotonic_ns()})
-        return await arrivals.all()
+        return await latencies.all()
 
 
-async def _from_here_to_bare_calls(db: Db, count: int) -> list[float]:
-    """Insert and claim: what any job has to wait for whose instance knows of it."""
+async def _from_this_process_to_bare_calls(db: Db, count: int) -> list[float]:
+    """Insert and claim: the minimum latency for an instance that already knows of the job."""
     jobs = db["monque_jobs"]
     await raw.prepare(jobs)
     times = []
@@ -81,24 +83,24 @@ async def _from_here_to_bare_calls(db: Db, count: int) -> list[float]:
     return times
 
 
-class _Sender:
-    """Another process, which sends jobs when it is told to."""
+class _InsertProcess:
+    """Another process, which sends jobs on request."""
 
     def __init__(self, db: Db, process: asyncio.subprocess.Process) -> None:
         self._db = db
         self._process = process
 
     async def to_an_instance(self, count: int) -> list[float]:
-        """Send to a Monque that is idle."""
+        """Send to an idle Monque."""
         await raw.prepare(self._db["monque_jobs"])
-        arrivals = _Arrivals(count)
-        async with arrivals.instance(self._db):
-            await arrivals.connected.wait()
+        latencies = _Latencies(count)
+        async with latencies.instance(self._db):
+            await latencies.connected.wait()
             self._send(count)
-            return await arrivals.all()
+            return await latencies.all()
 
     async def to_a_bare_stream(self, count: int) -> list[float]:
-        """Send to whom watches for inserts and claims each: what any pick-up has to wait for."""
+        """Send to a bare loop that watches for inserts and claims each: the minimum latency."""
         jobs = self._db["monque_jobs"]
         await raw.prepare(jobs)
         times: list[float] = []
@@ -115,22 +117,22 @@ class _Sender:
 
 
 @asynccontextmanager
-async def _sender(db: Db, uri: str) -> AsyncIterator[_Sender]:
-    arguments = ("-m", "tests.benchmarks.sender", uri, db.name, str(_GAP_SECONDS))
+async def _insert_process(db: Db, uri: str) -> AsyncIterator[_InsertProcess]:
+    arguments = ("-m", "tests.benchmarks.insert_process", uri, db.name, str(_GAP_SECONDS))
     process = await asyncio.create_subprocess_exec(
         sys.executable, *arguments, stdin=asyncio.subprocess.PIPE
     )
     assert process.stdin is not None
     try:
-        yield _Sender(db, process)
+        yield _InsertProcess(db, process)
     finally:
         process.stdin.close()
         code = await process.wait()
     assert code == 0
 
 
-class _Arrivals:
-    """The times from sending to the handler."""
+class _Latencies:
+    """The latencies from sending to the handler."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -139,7 +141,7 @@ class _Arrivals:
         self.connected = asyncio.Event()
 
     def instance(self, db: Db) -> Monque:
-        """Give an instance whose jobs arrive here."""
+        """Yield an instance that receives the jobs."""
         monque = Monque(db)
         monque.on("changestream:connected", lambda _: self.connected.set())
         monque.worker(raw.NAME, self._arrive)
@@ -163,5 +165,5 @@ async def _claimed_after(jobs: raw.Jobs, job_id: object) -> float:
 
 
 def _milliseconds_since(monotonic_ns: int) -> float:
-    # The monotonic clock is the machine's, so readings of two processes can be compared.
+    # The monotonic clock is shared by the machine, so readings of two processes are comparable.
     return (time.monotonic_ns() - monotonic_ns) / 1e6

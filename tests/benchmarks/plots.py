@@ -1,4 +1,4 @@
-"""The result as pictures."""
+"""Plots of the result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OWN, _LIMIT, _NAIVE = "#2a6f97", "#b7c9d3", "#d98c5f"
 
 
 def draw(result: dict[str, Any], directory: Path) -> Iterator[Path]:
-    """Draw every picture into a directory, and give their paths."""
+    """Draw every plot into a directory, and yield their paths."""
     measures = {measure["name"]: measure for measure in result["measures"]}
     directory.mkdir(parents=True, exist_ok=True)
     for name, picture in {"drain": _drain, "pick-up": _pickup, "claim": _claim}.items():

@@ -1,4 +1,4 @@
-"""How fast several processes empty one queue together."""
+"""Throughput of several processes that drain one queue together."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from tests.benchmarks import gate, raw
+from tests.benchmarks import raw, start_barrier
 from tests.benchmarks.measure import Reading
-from tests.benchmarks.workshop import CONCURRENCY
+from tests.benchmarks.worker_app import CONCURRENCY
 from tests.support.pages import ROOT
 
 if TYPE_CHECKING:
@@ -24,23 +24,30 @@ if TYPE_CHECKING:
 
 _PROCESSES = 2
 _NAIVE_SHARE = 8
-_LOOK_GAP = 0.1
+_POLL_SECONDS = 0.1
 
 
 async def measure(db: Db, uri: str, count: int, batch_size: int) -> dict[str, Reading]:
-    """Drain so many jobs with two processes at once; rates in jobs per second."""
+    """Drain this many jobs with two processes at once; rates in jobs per second."""
 
-    async def by_bare_calls(way: str, jobs: int) -> float:
+    async def by_bare_calls(variant: str, jobs: int) -> float:
         await raw.fill(db["monque_jobs"], jobs)
-        arguments = ("-m", "tests.benchmarks.drainer", uri, db.name, way, str(batch_size))
+        arguments = (
+            "-m",
+            "tests.benchmarks.raw_drain_process",
+            uri,
+            db.name,
+            variant,
+            str(batch_size),
+        )
         async with AsyncExitStack() as stack:
-            await gate.close(db)
+            await start_barrier.reset(db)
             started = [
                 await stack.enter_async_context(_started(*arguments)) for _ in range(_PROCESSES)
             ]
             for process in started:
                 await _ready(process)
-            seconds = await _seconds_until_empty(db, jobs)
+            seconds = await _seconds_until_drained(db, jobs)
             for process in started:
                 assert await process.wait() == 0
         return jobs / seconds
@@ -65,16 +72,16 @@ async def measure(db: Db, uri: str, count: int, batch_size: int) -> dict[str, Re
 async def drain_with_workers(
     db: Db, uri: str, count: int, processes: int, handlers: str = "coroutines"
 ) -> float:
-    """Run so many stored jobs by `monque worker`; give the seconds until the last outcome."""
-    await gate.close(db)
+    """Run this many stored jobs with `monque worker`; return the seconds until the last outcome."""
+    await start_barrier.reset(db)
     arguments = (
         *("-m", "monque_core.cli", "--uri", uri, "--database", db.name),
-        *("worker", f"tests.benchmarks.workshop:{handlers}"),
+        *("worker", f"tests.benchmarks.worker_app:{handlers}"),
         *("--processes", str(processes), "--log-level", "warning"),
     )
     async with _started(*arguments) as supervisor:
         await _ready(supervisor, processes)
-        seconds = await _seconds_until_empty(db, count)
+        seconds = await _seconds_until_drained(db, count)
         supervisor.send_signal(signal.SIGTERM)
         assert await supervisor.wait() == 0
     return seconds
@@ -96,19 +103,19 @@ async def _started(*arguments: str) -> AsyncIterator[Process]:
 async def _ready(process: Process, times: int = 1) -> None:
     assert process.stdout is not None
     for _ in range(times):
-        assert await process.stdout.readline() == gate.READY
+        assert await process.stdout.readline() == start_barrier.READY
 
 
-async def _seconds_until_empty(db: Db, count: int) -> float:
-    """Open the gate, and give the seconds from then until the last outcome was written.
+async def _seconds_until_drained(db: Db, count: int) -> float:
+    """Release the processes, and return the seconds from then until the last outcome was written.
 
-    The server has noted when that was, so that it does not matter how often one looks.
+    The end is read from the server's oplog, so the polling interval does not matter.
     """
     jobs = db["monque_jobs"]
-    begun_at = await gate.open_soon(db)
+    begun_at = await start_barrier.release(db)
     for selection in ({"name": raw.NAME, "status": "pending"}, {"status": "processing"}):
         while await jobs.find_one(selection, {"_id": 1}) is not None:
-            await asyncio.sleep(_LOOK_GAP)
+            await asyncio.sleep(_POLL_SECONDS)
     completed = await jobs.count_documents({"status": "completed"})
     assert completed == count, f"{completed} of {count} jobs were completed"
     oplog = db.client["local"]["oplog.rs"]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NAME = "noop"
 BATCH_SIZES = (100, 300, 1000)
-"""Of which the fastest is the limit's, whatever the engine takes."""
+"""Batch sizes for the limit, which uses the fastest one."""
 NAIVE_TASKS = 20
 _INSERT_SIZE = 20_000
 _OWNER = "raw"
@@ -33,20 +33,20 @@ _CLAIM_FIELDS = {"lockedAt": "", "claimedBy": "", "lastHeartbeat": "", "heartbea
 
 
 async def prepare(jobs: Jobs) -> None:
-    """Empty the collection and give it the indexes that the engine has."""
+    """Empty the collection and create the engine's indexes."""
     await jobs.drop()
     await jobs.create_indexes(list(job_indexes(retention=False)))
-    # What was left behind before is not for what is measured next to clear away.
+    # Garbage of earlier measurements must not be collected during the next one.
     gc.collect()
 
 
 def document(data: object, **fields: object) -> dict[str, Any]:
-    """Give a pending job as the engine stores it."""
+    """Return a pending job as the engine stores it."""
     return documents([data], **fields)[0]
 
 
 def documents(payloads: Iterable[object], **fields: object) -> list[dict[str, Any]]:
-    """Give the pending jobs of one call, which share the time they were made."""
+    """Return the pending jobs of one call, which share their creation time."""
     now = datetime.now(UTC)
     return [
         {
@@ -65,20 +65,20 @@ def documents(payloads: Iterable[object], **fields: object) -> list[dict[str, An
 
 
 async def fill(jobs: Jobs, count: int, **fields: object) -> None:
-    """Empty the collection and store so many jobs, due unless they are something else."""
+    """Empty the collection and store this many jobs, due unless a field says otherwise."""
     await prepare(jobs)
     await add(jobs, count, **fields)
 
 
 async def add(jobs: Jobs, count: int, **fields: object) -> None:
-    """Store so many more jobs."""
+    """Store this many more jobs."""
     for first in range(0, count, _INSERT_SIZE):
         numbers = range(first, min(count, first + _INSERT_SIZE))
         await jobs.insert_many(documents(({"number": number} for number in numbers), **fields))
 
 
 async def drain_in_batches(jobs: Jobs, size: int, settle: Settle | None = None) -> None:
-    """Claim and settle all due jobs in batches, the two overlapping."""
+    """Claim and settle all due jobs in batches; settling overlaps with the next claim."""
     settle = settle or complete_batch
     settling: asyncio.Task[None] | None = None
     while (claimed := await claim_batch(jobs, size)) is not None:
@@ -93,9 +93,9 @@ async def drain_in_batches(jobs: Jobs, size: int, settle: Settle | None = None) 
 
 
 async def claim_batch(jobs: Jobs, size: int) -> list[dict[str, Any]] | None:
-    """Claim the first due jobs together: their ids, one update, and a look at what it got.
+    """Claim the first due jobs in a batch: find their ids, update them, and read back the claim.
 
-    None if nothing is due, and nothing if others took it.
+    Return None if no job is due, and an empty list if other clients took them.
     """
     token, now = ObjectId(), datetime.now(UTC)
     due = {"name": NAME, **_due(now)}
@@ -113,7 +113,7 @@ async def complete_batch(jobs: Jobs, ids: list[ObjectId], token: ObjectId) -> No
 
 
 def run_in(threads: Executor) -> Settle:
-    """Give the settling of jobs each of which is called in a thread first, and does nothing."""
+    """Return a function that runs a no-op in a thread per job and then completes the batch."""
 
     async def run_batch(jobs: Jobs, ids: list[ObjectId], token: ObjectId) -> None:
         loop = asyncio.get_running_loop()
@@ -127,9 +127,9 @@ def _do_nothing(_: ObjectId) -> None: ...
 
 
 async def fail_batch(jobs: Jobs, ids: list[ObjectId], token: ObjectId) -> None:
-    """Send each job of a claim to its retry, which has a time of its own."""
+    """Store a failure with its own retry time for each job of a claim."""
     await jobs.bulk_write(
-        [UpdateOne(held(job_id, token), retrial()) for job_id in ids], ordered=False
+        [UpdateOne(held(job_id, token), failure()) for job_id in ids], ordered=False
     )
 
 
@@ -148,7 +148,7 @@ async def drain_one_by_one(jobs: Jobs, change: Change | None = None) -> None:
 async def claim_one(
     jobs: Jobs, selection: dict[str, Any], change: Change | None = None
 ) -> dict[str, Any] | None:
-    """Claim a job by itself, and settle it if told how."""
+    """Claim a single job, and settle it if a change is given."""
     token, now = ObjectId(), datetime.now(UTC)
     found: dict[str, Any] | None = await jobs.find_one_and_update(
         {**selection, **_due(now)}, _claim(token, now), sort=_ORDER, return_document=True
@@ -176,7 +176,7 @@ def _claim(token: ObjectId, now: datetime) -> dict[str, Any]:
 
 
 def held(selection: object, token: ObjectId) -> dict[str, Any]:
-    """Match what a claim still owns."""
+    """Return the filter for jobs that a claim still owns."""
     return {
         "_id": selection,
         "status": "processing",
@@ -192,8 +192,8 @@ def _completion() -> dict[str, Any]:
     }
 
 
-def retrial() -> dict[str, Any]:
-    """Give the change that sends a job to its retry."""
+def failure() -> dict[str, Any]:
+    """Return the update of a failed job that will be retried."""
     now = datetime.now(UTC)
     later = now + timedelta(hours=1)
     failed = {"status": "pending", "updatedAt": now, "nextRunAt": later, "failCount": 1}

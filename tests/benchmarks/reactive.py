@@ -1,4 +1,4 @@
-"""How fast changed documents are planned, and how long a change takes to its handler."""
+"""Throughput of planning changed documents, and latency from a change to its handler."""
 
 from __future__ import annotations
 
@@ -29,17 +29,19 @@ _HOURS_AWAY = 3600.0
 _TASK = "plan"
 
 
-async def measure_planning(db: Db, count: int, turns: int) -> dict[str, Reading]:
-    """Change so many documents at once, and plan them all; documents per second."""
-    bare, own = await alternately(turns, partial(_merge, db, count), partial(_plan, db, count))
+async def measure_planning(db: Db, count: int, repetitions: int) -> dict[str, Reading]:
+    """Change this many documents at once, and plan them all; documents per second."""
+    bare, own = await alternately(
+        repetitions, partial(_merge, db, count), partial(_plan, db, count)
+    )
     return {"reactive planning of a burst": Reading(count / median(own), count / median(bare))}
 
 
-async def measure_latency(db: Db, count: int, turns: int) -> dict[str, Reading]:
+async def measure_latency(db: Db, count: int, repetitions: int) -> dict[str, Reading]:
     """Insert at a steady rate, and wait for each handler; milliseconds."""
-    block = -(-count // turns)
+    block = -(-count // repetitions)
     bare, own = await alternately(
-        turns, partial(_bare_stream, db, block), partial(_handler, db, block)
+        repetitions, partial(_bare_stream, db, block), partial(_handler, db, block)
     )
     return {
         f"reactive change to handler {label}": Reading(
@@ -50,7 +52,7 @@ async def measure_latency(db: Db, count: int, turns: int) -> dict[str, Reading]:
 
 
 async def _plan(db: Db, count: int) -> float:
-    """Give the seconds from the first insert until each document has its record."""
+    """Return the seconds from the first insert until each document has its record."""
     await _prepare(db)
     monque = Monque(db)
     reconciled = asyncio.Event()
@@ -69,7 +71,7 @@ async def _plan(db: Db, count: int) -> float:
 
 
 async def _merge(db: Db, count: int) -> float:
-    """Insert, follow the stream and merge by the ids it tells: what any planning has to do."""
+    """Insert, follow the stream and merge by the reported ids: the minimum work of planning."""
     await _prepare(db)
     await db["orders_tasks"].create_indexes(list(task_indexes()))
     inserts: list[dict[str, Any]] = [
@@ -83,7 +85,7 @@ async def _merge(db: Db, count: int) -> float:
         for first in range(0, count, _BATCH_SIZE):
             size = min(_BATCH_SIZE, count - first)
             ids = [(await stream.next())["documentKey"]["_id"] for _ in range(size)]
-            # While one batch is merged, the next one gathers.
+            # While one batch is merged, the next one is collected.
             if merging is not None:
                 await merging
             merging = asyncio.create_task(_merge_batch(db, ids))
@@ -126,7 +128,7 @@ async def _handler(db: Db, count: int) -> list[float]:
 
 
 async def _bare_stream(db: Db, count: int) -> list[float]:
-    """Watch for inserts, keep a record of each and claim it: what any run has to wait for."""
+    """Watch for inserts, store a record of each and claim it: the minimum latency of a run."""
     await _prepare(db)
     records, times = db["orders_tasks"], list[float]()
     await records.create_indexes(list(task_indexes()))

@@ -1,4 +1,4 @@
-"""Measure, print one table and write JSON: `make bench`, or `python -m tests.benchmarks.run`."""
+"""Measure throughput, latency and cost; print a table, write JSON and draw plots."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from tests.benchmarks import (
     blocking,
     claiming,
     drain,
-    idling,
-    intake,
+    enqueueing,
+    idle,
     memory,
+    outcomes,
     pickup,
     plots,
     processes,
     raw,
     reactive,
-    settling,
 )
+from tests.benchmarks.cpu_meter import CpuMeter
 from tests.benchmarks.measure import Measure
-from tests.benchmarks.meter import Meter
 
 if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
@@ -45,8 +45,13 @@ _RATE, _TIME, _PLANNING, _TIMES = "jobs/s", "ms", "docs/s", "×"
 _CPU, _IDLE_CPU, _COMMANDS, _SIZE = "µs", "ms/s", "commands/s", "bytes"
 _DIGITS = {_TIME: 1, _CPU: 1, _TIMES: 2, _IDLE_CPU: 2, _COMMANDS: 3}
 _IDLE_SECONDS = 240
-"""As long as the longest of an instance's periods, and twice or four times the others."""
-_SMALLEST_TO_TAKE_SERIOUSLY = 0.1
+"""As long as an instance's longest period, and two or four times its other periods."""
+_SMALLEST_FULL_SCALE = 0.1
+_EPILOG = """\
+Each line compares monque with the same work in bare PyMongo calls:
+  limit  the fastest way known, with batches and without the features of a queue
+  naive  one job at a time, as in a simple queue of one's own
+"""
 _ROOT = Path(__file__).parents[2]
 
 Line = tuple[str, str, "Reading"]
@@ -54,43 +59,43 @@ Line = tuple[str, str, "Reading"]
 
 @dataclass(frozen=True, slots=True)
 class _Bench:
-    """The server, and how much it is given to do."""
+    """The server, and the amount of work."""
 
     db: AsyncDatabase[dict[str, Any]]
     uri: str
-    meter: Meter
+    meter: CpuMeter
     scale: float
     batch_size: int = raw.BATCH_SIZES[0]
-    """Of the limits that claim in batches."""
+    """The batch size of the limits that claim in batches."""
 
     @property
-    def is_serious(self) -> bool:
-        """Tell whether it is more than a trial, or warming up."""
-        return self.scale >= _SMALLEST_TO_TAKE_SERIOUSLY
+    def is_full_run(self) -> bool:
+        """Return whether this is more than a trial or a warm-up."""
+        return self.scale >= _SMALLEST_FULL_SCALE
 
     @property
-    def turns(self) -> int:
-        """Give how often each way is tried in a round, where it is tried by turns."""
-        return 2 if self.is_serious else 1
+    def repetitions(self) -> int:
+        """Return the number of alternations per round for measurements that alternate."""
+        return 2 if self.is_full_run else 1
 
     def scaled(self, count: int) -> int:
         return max(10, round(count * self.scale))
 
 
 async def run(rounds: int, scale: float) -> dict[str, Any]:
-    """Go round after round, so that what disturbs the machine disturbs everything alike."""
+    """Measure in rounds, so that load on the machine affects all measurements alike."""
     measures: dict[str, Measure] = {}
     async with LocalMongo() as mongo, AsyncMongoClient[dict[str, Any]](mongo.uri) as client:
         server = await client.server_info()
-        db, meter = client["monque_bench"], Meter(mongo.nodes[0].pid)
+        db, meter = client["monque_bench"], CpuMeter(mongo.nodes[0].pid)
         bench = _Bench(db, mongo.uri, meter, scale)
         count = bench.scaled(20_000)
-        batch_size = await drain.best_batch_size(db, meter, count, bench.turns)
+        batch_size = await drain.best_batch_size(db, meter, count, bench.repetitions)
         bench = replace(bench, batch_size=batch_size)
-        if bench.is_serious:
+        if bench.is_full_run:
             await _round(replace(bench, scale=scale / 20))
         for number in range(rounds):
-            print(f"round {number + 1} of {rounds}", file=sys.stderr)
+            print(f"round {number + 1} of {rounds} …", file=sys.stderr)
             lines = await _round(bench)
             if number == rounds - 1:
                 lines += await _once(bench)
@@ -114,15 +119,17 @@ async def run(rounds: int, scale: float) -> dict[str, Any]:
 
 
 async def _round(bench: _Bench) -> list[Line]:
-    db, uri, scaled, turns = bench.db, bench.uri, bench.scaled, bench.turns
-    drained, spent = await drain.measure(db, bench.meter, scaled(20_000), bench.batch_size, turns)
+    db, uri, scaled, repetitions = bench.db, bench.uri, bench.scaled, bench.repetitions
+    drained, spent = await drain.measure(
+        db, bench.meter, scaled(20_000), bench.batch_size, repetitions
+    )
     drained |= await processes.measure(db, uri, scaled(20_000), bench.batch_size)
-    settled = await settling.measure(db, scaled(10_000), bench.batch_size)
-    stored = await intake.measure(db, scaled(200), scaled(10_000), turns)
+    settled = await outcomes.measure(db, scaled(10_000), bench.batch_size)
+    stored = await enqueueing.measure(db, scaled(200), scaled(10_000), repetitions)
     stored |= await asyncio.to_thread(blocking.measure, uri, db.name, scaled(400))
-    picked_up = await pickup.measure(db, uri, scaled(200), scaled(400), 2 * turns)
-    planned = await reactive.measure_planning(db, scaled(10_000), turns)
-    reached = await reactive.measure_latency(db, scaled(600), turns)
+    picked_up = await pickup.measure(db, uri, scaled(200), scaled(400), 2 * repetitions)
+    planned = await reactive.measure_planning(db, scaled(10_000), repetitions)
+    reached = await reactive.measure_latency(db, scaled(600), repetitions)
     return [
         *_lines(_RATE, drained),
         *_lines(_CPU, spent),
@@ -134,13 +141,13 @@ async def _round(bench: _Bench) -> list[Line]:
 
 
 async def _once(bench: _Bench) -> list[Line]:
-    """Measure what takes long and hardly differs from round to round."""
+    """Measure what takes long and hardly varies between rounds."""
     db, scale = bench.db, bench.scale
     claimed = await claiming.measure(db, scale, bench.scaled(60))
     growth = {"claim, 1,000,000 jobs stored over 1,000": claiming.growth(claimed)}
     sizes = await memory.measure(db, bench.scaled(2000))
-    idle = await idling.measure(db, bench.uri, _IDLE_SECONDS * min(1.0, scale))
-    commands, cpu = idle.items()
+    idle_costs = await idle.measure(db, bench.uri, _IDLE_SECONDS * min(1.0, scale))
+    commands, cpu = idle_costs.items()
     return [
         *_lines(_TIME, claimed),
         *_lines(_TIMES, growth),
@@ -155,7 +162,7 @@ def _lines(unit: str, readings: dict[str, Reading]) -> list[Line]:
 
 
 def commit() -> str | None:
-    """Return the commit of the sources, with a mark if they differ from it; None without git."""
+    """Return the commit of the sources, marked if they were modified; None without git."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
         told = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=True)
@@ -165,9 +172,9 @@ def commit() -> str | None:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Give the result as a Markdown table."""
+    """Return the result as a Markdown table."""
     lines = [
-        "| measured | monque | limit | of the limit | in single rounds | naive | of the naive |",
+        "| benchmark | monque | limit | monque/limit | lowest to highest | naive | monque/naive |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for measure in result["measures"]:
@@ -179,7 +186,7 @@ def table(result: dict[str, Any]) -> str:
             "" if of_limit is None else f"{of_limit:.2f}",
             "" if spread is None else f"{spread[0]:.2f} to {spread[1]:.2f}",
             _figure(measure["naive"], measure["unit"]),
-            "" if of_naive is None else f"{of_naive:.1f} ×",
+            "" if of_naive is None else f"{of_naive:.1f}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -191,11 +198,33 @@ def _figure(value: float | None, unit: str) -> str:
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="the medians of so many (default: 3)")
-    parser.add_argument("--scale", type=float, default=1.0, help="more or fewer jobs (default: 1)")
-    parser.add_argument("--output", type=Path, default=Path("build", "bench.json"))
-    parser.add_argument("--plots", type=Path, help="where the plots go (default: beside --output)")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.run",
+        description=__doc__,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=3,
+        help="number of rounds; the table shows medians (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--scale",
+        type=float,
+        default=1.0,
+        help="factor for the number of jobs; 0.01 is a quick trial (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("build", "bench.json"),
+        help="file for the results as JSON (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--plots", type=Path, help="directory for the plots (default: that of --output)"
+    )
     options = parser.parse_args()
     began = time.monotonic()
     result = asyncio.run(run(options.rounds, options.scale))
@@ -203,8 +232,9 @@ def main() -> None:
     options.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     print(f"{result['date']}, commit {result['commit'] or 'unknown'}\n\n{table(result)}")
     for image in plots.draw(result, options.plots or options.output.parent):
-        print(f"drawn: {image}", file=sys.stderr)
-    print(f"\n{time.monotonic() - began:.0f} s; written to {options.output}", file=sys.stderr)
+        print(f"plot: {image}", file=sys.stderr)
+    seconds = time.monotonic() - began
+    print(f"\nfinished in {seconds:.0f} s; results are in {options.output}", file=sys.stderr)
 
 
 if __name__ == "__main__":

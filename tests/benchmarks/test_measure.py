@@ -7,11 +7,11 @@ from functools import partial
 from tests.benchmarks.measure import Measure, Reading, alternately
 
 
-async def test_ways_are_tried_by_turns_every_other_time_backwards() -> None:
+async def test_every_second_pass_runs_the_variants_in_reverse_order() -> None:
     order: list[str] = []
 
-    async def note(way: str) -> int:
-        order.append(way)
+    async def note(variant: str) -> int:
+        order.append(variant)
         return len(order)
 
     taken = await alternately(2, partial(note, "limit"), partial(note, "monque"))
@@ -20,7 +20,7 @@ async def test_ways_are_tried_by_turns_every_other_time_backwards() -> None:
     assert taken == [[1, 4], [2, 3]]
 
 
-def test_a_summary_tells_the_median_of_the_ratios_and_how_far_they_lie_apart() -> None:
+def test_a_summary_has_the_median_and_the_spread_of_the_ratios() -> None:
     readings = [Reading(6, 10, 2), Reading(9, 10, 1), Reading(7, 10, 1)]
 
     summary = Measure("drain", "jobs/s", readings).summary()
@@ -30,5 +30,5 @@ def test_a_summary_tells_the_median_of_the_ratios_and_how_far_they_lie_apart() -
     assert summary["of_naive_spread"] == (3, 9)
 
 
-def test_one_round_alone_has_no_spread() -> None:
+def test_a_single_round_has_no_spread() -> None:
     assert Measure("claim", "ms", [Reading(6, 10)]).summary()["of_limit_spread"] is None

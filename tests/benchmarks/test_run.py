@@ -1,4 +1,4 @@
-"""The benchmark runs and writes what it says; how fast is never a matter of a test."""
+"""The benchmarks run and write their results; no test depends on speed."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def test_a_small_run_prints_a_table_writes_json_and_draws(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     result = json.loads(output.read_text(encoding="utf-8"))
     assert result["limit_batch_size"] in {100, 300, 1000}
-    assert done.stdout.startswith(f"{result['date']}, commit {result['commit']}\n\n| measured |")
+    assert done.stdout.startswith(f"{result['date']}, commit {result['commit']}\n\n| benchmark |")
     for name in ("enqueue, 100 tasks at once", "enqueue with unique keys, 100 tasks at once"):
         (measure,) = [measure for measure in result["measures"] if measure["name"] == name]
         assert measure["naive"] > 0
     rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
     assert len(rows) == len(result["measures"]) + 1
     for measure in result["measures"]:
-        # So short a spell may pass without a command, and without a tick of the server's clock.
+        # In such a short time, there may be no command, and no tick of the server's CPU clock.
         is_coarse = measure["name"] in {"idle, commands", "server CPU per drained job"}
         assert measure["monque"] > 0 or is_coarse
         assert len(measure["rounds"]) == 1
@@ -77,7 +77,7 @@ def test_a_small_run_prints_a_table_writes_json_and_draws(tmp_path: Path) -> Non
         assert (output.parent / picture).read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_small_study_of_growth_prints_a_table_and_writes_json(tmp_path: Path) -> None:
+def test_a_small_growth_run_prints_a_table_and_writes_json(tmp_path: Path) -> None:
     output = tmp_path / "growth.json"
 
     done = subprocess.run(
@@ -108,7 +108,9 @@ def test_a_small_study_of_growth_prints_a_table_and_writes_json(tmp_path: Path) 
     assert len([line for line in done.stdout.splitlines() if line.startswith("| ")]) == 23
 
 
-def test_the_commit_is_that_of_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_result_names_the_commit_of_the_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(run, "_ROOT", tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert run.commit() is None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from bson import ObjectId
 
-from monque_core.reactive import Fixed, ReactiveTask
+from monque_core import Fixed, ReactiveTask
 from monque_core.store.driver import Driver
 from monque_core.store.leases import Leases
 from monque_core.store.tasks.planner_state import LEADER
@@ -229,7 +229,7 @@ class TestReconcile:
         assert told.out == "the leader will examine all documents of invoice\n"
         task = await db[META].find_one({"task": "invoice"})
         assert task is not None
-        assert task["reconcile"]["reason"] == "it was asked for"
+        assert task["reconcile"]["reason"] == "it was requested"
 
     async def test_without_a_leader_says_what_will_happen(
         self, db: Db, monque: CommandLine
@@ -246,7 +246,7 @@ class TestReconcile:
         told = await monque("reactive", "reconcile", "invoice")
 
         assert (told.code, told.out) == (1, "")
-        assert "there is no reactive task 'invoice'" in told.err
+        assert "unknown reactive task 'invoice'" in told.err
 
 
 async def test_errors_are_shown_without_control_characters(db: Db, monque: CommandLine) -> None:

@@ -279,7 +279,7 @@ async def test_mongoengine_and_motor_are_imported_only_for_a_source_of_theirs() 
 
 
 class TestBeanie:
-    async def test_by_a_document_that_is_initialised(
+    async def test_by_a_document_that_is_initialized(
         self, db: AsyncDatabase[dict[str, Any]]
     ) -> None:
         class Invoice(beanie.Document):
@@ -307,7 +307,7 @@ class TestBeanie:
 
         with pytest.raises(MonqueConnectionError, match="init_beanie") as raised:
             await resolve_database(Receipt)
-        assert "Receipt is not initialised" in str(raised.value)
+        assert "Receipt is not initialized" in str(raised.value)
         assert raised.value.__cause__ is not None
 
 

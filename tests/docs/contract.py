@@ -1,4 +1,4 @@
-"""The transitions of a job as the page on the document format tells them to other programs."""
+"""The transitions of a job as the page on the document format specifies them."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ class Fields:
 
     needed: frozenset[str]
     more: frozenset[str]
-    """What stands in parentheses: done in Python, and left to other programs."""
+    """The part in parentheses: done by Python, optional for other programs."""
     statuses: frozenset[str]
     is_of_abandoned: bool
-    """Whether it is about claims that are abandoned, which takes more fields to tell."""
+    """Whether it concerns stale claims, which need more fields in the filter."""
 
     @property
     def all(self) -> frozenset[str]:
-        """Give those that Python names."""
+        """Return the fields that Python uses."""
         return self.needed | self.more
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """One row: what a write demands and changes."""
+    """One row: what a write requires and changes."""
 
     filter: Fields
     sets: Fields
@@ -39,7 +39,7 @@ class Promise:
 
 
 def promises() -> dict[str, Promise]:
-    """Give every write that the page tells of, by its name."""
+    """Return every write on the page by its name."""
     _, _, section = page_text("docs/reference/document-format.md").partition("\n## Transitions\n")
     tables, _, _ = section.partition("\n### ")
     rows = [found for line in tables.splitlines() if (found := _ROW.match(line))]
@@ -53,7 +53,7 @@ def promises() -> dict[str, Promise]:
 def _fields(cell: str) -> Fields:
     needed, _, more = cell.partition("(")
     statuses = re.findall(r"pending|processing|completed|failed|cancelled", needed)
-    return Fields(_names(needed), _names(more), frozenset(statuses), "abandoned" in needed)
+    return Fields(_names(needed), _names(more), frozenset(statuses), "stale" in needed)
 
 
 def _names(text: str) -> frozenset[str]:

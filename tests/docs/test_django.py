@@ -1,4 +1,4 @@
-"""The files of the page on Django make an application that works."""
+"""The files on the Django page make a working application."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ print(Customer.objects.get(address="ada@example.com").welcomed)
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Give a project as `django-admin` makes it, with the files of the page in its application."""
+    """Return a new `django-admin` project with the files of the page in its application."""
     for command in (["startproject", "project", "."], ["startapp", "shop"]):
         subprocess.run([sys.executable, "-m", "django", *command], cwd=tmp_path, check=True)
     commands = tmp_path / "shop" / "management" / "commands"

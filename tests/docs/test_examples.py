@@ -1,7 +1,7 @@
-"""Every example of the documentation runs as it is written.
+"""Every example in the documentation runs as it is written.
 
 `python file` blocks make one application, which test_django.py runs. `python conftest` blocks and
-those fragments that need little around them are run by test_fragments.py.
+fragments that need little context are run by test_fragments.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LONGEST_RUN = 200
 
 @pytest.fixture
 def environment(uri: str, database_name: str) -> dict[str, str]:
-    """Give the environment that the pages tell the reader to set up."""
+    """Return the environment that the pages tell the reader to set up."""
     database = uri.replace("/?", f"/{database_name}?")
     return os.environ | {"MONGODB_URI": database, "MONQUE_URI": database}
 
@@ -53,7 +53,7 @@ def test_a_program_runs_and_prints_what_the_page_says(
 
 
 @pytest.mark.parametrize("service", blocks("python service"), ids=str)
-def test_a_service_ends_in_order_when_it_is_told_to(
+def test_a_service_ends_cleanly_on_sigterm(
     service: Block, environment: dict[str, str], tmp_path: Path
 ) -> None:
     path = tmp_path / "service.py"
@@ -77,7 +77,7 @@ def test_a_service_ends_in_order_when_it_is_told_to(
 
 
 @pytest.mark.parametrize("fragment", blocks("python fragment"), ids=str)
-def test_a_fragment_is_python(fragment: Block) -> None:
+def test_a_fragment_compiles(fragment: Block) -> None:
     compile(fragment.code, str(fragment), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 

@@ -1,4 +1,4 @@
-"""Fragments of the pages do what the pages say, given what they need around them."""
+"""The fragments on the pages do what the pages say, in the context that they need."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_the_reactive_task_of_the_readme_runs_for_paid_orders(
     assert sent == [(2, 5)]
 
 
-async def test_what_is_left_of_a_task_goes_away_as_the_page_says(
+async def test_a_removed_task_is_deleted_as_the_page_says(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     for name in ("export", "invoice"):
@@ -112,7 +112,7 @@ def test_the_fixtures_of_a_page_serve_a_test(conftest: Block, tmp_path: Path) ->
     assert verdict.summary == "1 passed", verdict.text
 
 
-def test_every_other_fragment_cannot_be_run_here() -> None:
+def test_every_other_fragment_is_listed_as_not_runnable() -> None:
     tried = {"README.md", "docs/reactive.md"}
 
     assert {block.page for block in blocks("python fragment")} == _ONLY_COMPILED | tried

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def application(page: str, ends_before: str) -> dict[str, Any]:
-    """Run the application that a page shows last, without the client below it."""
+    """Return the last application on a page, without the client code below it."""
     (*_, program) = (block for block in blocks("python") if block.page == page)
     code, marker, _ = program.code.partition(ends_before)
     assert marker, f"{page} has no {ends_before!r}"
@@ -28,7 +28,7 @@ def application(page: str, ends_before: str) -> dict[str, Any]:
 
 @pytest.fixture
 def absent(frail_mongo: LocalMongo, node: Node, monkeypatch: pytest.MonkeyPatch) -> Node:
-    """Give the server that the pages connect to, which has not been started yet."""
+    """Yield the server that the pages connect to; it is not started yet."""
     monkeypatch.setenv("MONGODB_URI", frail_mongo.uri.replace("/?", "/shop?"))
     node.kill()
     return node

@@ -1,4 +1,4 @@
-"""The reference pages tell of everything there is, and of nothing else."""
+"""The reference pages document everything that exists, and nothing else."""
 
 from __future__ import annotations
 
@@ -17,12 +17,18 @@ from typer.testing import CliRunner
 import monque_core
 import monque_di
 from monque_core import (
+    Cron,
+    Exponential,
+    Fixed,
     Job,
     JobStatus,
+    Linear,
     Monque,
     MonqueOptions,
     ReactiveOptions,
     ReactiveTask,
+    Retry,
+    Series,
     SyncMonque,
     SyncReactiveTask,
     errors,
@@ -55,7 +61,7 @@ def _syntax(program: Block) -> list[ast.AST]:
 
 
 def _nodes(importing: str = "") -> Iterator[ast.AST]:
-    """Give the syntax of all programs, or of those that import a name."""
+    """Return the syntax trees of all programs, or of those that import a name."""
     for program in blocks("python", "python service"):
         nodes = _syntax(program)
         imported = {node.name for node in nodes if isinstance(node, ast.alias)}
@@ -73,7 +79,7 @@ def _imported_by_programs(package: str) -> set[str]:
 
 
 def _used_by_programs(variable: str, importing: str = "") -> set[str]:
-    """Give the attributes that programs use of what they call by this name."""
+    """Return the attributes that programs use on objects of this name."""
     return {
         node.attr
         for node in _nodes(importing)
@@ -99,12 +105,12 @@ def _members_of_the_service() -> list[str]:
 
 
 def _rows(text: str) -> list[str]:
-    """Give the names that begin the rows of tables."""
+    """Return the names at the start of the rows of tables."""
     return re.findall(r"^\| `(\w+)`", text, re.MULTILINE)
 
 
 def _first_column(page: str) -> set[str]:
-    """Give what stands in code type in the first column of the page's tables."""
+    """Return what is in code type in the first column of the page's tables."""
     cells = re.findall(r"^\| ([^|]*)", page_text(page), flags=re.MULTILINE)
     return {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
 
@@ -156,10 +162,11 @@ def test_every_public_name_of_reactive_tasks_is_used_in_a_program(name: str) -> 
 _SEEN = [
     kind for name in reactive.__all__ if dataclasses.is_dataclass(kind := getattr(reactive, name))
 ]
+_RETRIES = [Retry, Exponential, Linear, Fixed, Series, Cron]
 
 
-@pytest.mark.parametrize("kind", _SEEN)
-def test_the_reference_tells_every_attribute_of_what_reactive_tasks_show(kind: type) -> None:
+@pytest.mark.parametrize("kind", [*_SEEN, *_RETRIES])
+def test_the_reference_lists_every_attribute_of_reactive_task_objects(kind: type) -> None:
     text = _section("docs/reference/api.md", _REACTIVE_NAMES)
     text += _section("docs/reactive.md", "Failure and retry")
     told = re.findall(r"\w+", " ".join(re.findall(r"`([^`\n]+)`", text)))
@@ -186,7 +193,7 @@ def test_the_reactive_page_lists_every_option_its_default_and_no_other() -> None
 
 
 @pytest.mark.parametrize("kind", [ReactiveTask, SyncReactiveTask])
-def test_the_reactive_page_tells_every_member_of_a_run(kind: type) -> None:
+def test_the_reactive_page_lists_every_member_of_a_run(kind: type) -> None:
     members = {
         name for base in kind.__mro__[:-1] for name in vars(base) if not name.startswith("_")
     } - _FOR_THE_ENGINE
@@ -212,7 +219,7 @@ def test_the_reference_of_monque_di_lists_every_argument_and_no_other(decorator:
     assert _rows(section) == list(inspect.signature(decorator).parameters)
 
 
-def test_the_reference_of_monque_di_tells_the_signature_of_a_controller() -> None:
+def test_the_reference_of_monque_di_has_the_signature_of_a_controller() -> None:
     signature = inspect.signature(monque_di.job_controller)
     untyped = signature.replace(
         parameters=[
@@ -264,7 +271,7 @@ def test_the_options_page_lists_every_option_and_no_other() -> None:
 @pytest.mark.parametrize(
     "option", [field for field in dataclasses.fields(Options) if field.name not in _RANDOM_OR_LIVE]
 )
-def test_the_options_page_tells_each_default(option: dataclasses.Field[Any]) -> None:
+def test_the_options_page_states_each_default(option: dataclasses.Field[Any]) -> None:
     row = re.search(
         rf"^\| `{option.name}` \| ([^|]+) \|", page_text("docs/reference/options.md"), re.MULTILINE
     )
@@ -273,7 +280,7 @@ def test_the_options_page_tells_each_default(option: dataclasses.Field[Any]) -> 
     assert row[1].strip() == _in_words(_default(option))
 
 
-def test_the_options_page_tells_every_reactive_option_its_default_and_no_other() -> None:
+def test_the_options_page_lists_every_reactive_option_its_default_and_no_other() -> None:
     rows = re.findall(
         r"^\| `(\w+)` \| ([^|]+) \|",
         _section("docs/reference/options.md", "Reactive options"),
@@ -323,7 +330,7 @@ def test_the_events_page_lists_every_event_and_no_other() -> None:
 @pytest.mark.parametrize(
     "payload", [value for value in vars(events).values() if dataclasses.is_dataclass(value)]
 )
-def test_the_events_page_tells_every_payload(payload: Any) -> None:
+def test_the_events_page_documents_every_payload(payload: Any) -> None:
     fields = ", ".join(field.name for field in dataclasses.fields(payload))
 
     assert f"`{payload.__name__}({fields})`" in page_text("docs/reference/events.md")

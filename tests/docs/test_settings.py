@@ -1,6 +1,6 @@
-"""What the pages show besides Python and commands of monque is at least well formed.
+"""Settings on the pages besides Python and monque commands are well-formed.
 
-YAML is parsed when the site is built, where there is a parser.
+YAML is parsed when the site is built, because the parser is installed there.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _pip_lines() -> list[str]:
 
 
 @pytest.mark.parametrize("line", sorted(set(_pip_lines())))
-def test_a_line_for_pip_names_packages_and_extras_that_there_are(line: str) -> None:
+def test_a_pip_command_names_existing_packages_and_extras(line: str) -> None:
     assert not re.search(r"[ \"]monque-(core|di)\b", line), "they are not on PyPI yet"
     for path, _, extras in re.findall(r"\./(packages/[\w-]+)(\[([\w,]+)\])?", line):
         manifest = tomllib.loads((ROOT / path / "pyproject.toml").read_text(encoding="utf-8"))
@@ -79,7 +79,7 @@ def test_settings_are_toml(settings: Block) -> None:
     assert tomllib.loads(settings.code)
 
 
-def test_no_block_is_of_a_kind_that_nobody_looks_at() -> None:
+def test_every_kind_of_block_is_checked() -> None:
     fences = re.compile(r"^```(\w+)", re.MULTILINE)
     written = {kind for page in page_paths() for kind in fences.findall(page.read_text("utf-8"))}
 

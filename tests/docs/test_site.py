@@ -18,14 +18,14 @@ def test_every_page_is_in_the_navigation_once_and_nothing_else() -> None:
     listed = _IN_NAVIGATION.findall(page_text("mkdocs.yml"))
     pages = [path.relative_to(ROOT / "docs").as_posix() for path in page_paths()[1:]]
 
-    # The hook of the site makes the examples a page.
+    # The hook of the site generates the page of the examples.
     assert sorted(listed) == sorted([*pages, "examples.md"])
 
 
 def _public_names() -> list[str]:
     modules = (monque_core, reactive, testing, monque_di)
     known = {name for name in vars(errors) if not name.startswith("_")}
-    # What is exported twice is shown where it is imported from most.
+    # A name that is exported twice is documented where it is imported from most often.
     return sorted({name for module in modules for name in module.__all__} - known)
 
 

@@ -1,4 +1,4 @@
-"""Whoever follows the first page gets what it says, command by command."""
+"""The commands on the first page work as written, in order."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Console:
 
 
 class _Terminal:
-    """A shell in the clone that is given commands; it ends at the latest with its block."""
+    """A shell in the clone that runs commands; it ends at the latest with its block."""
 
     def __init__(self, clone: Path, commands: Sequence[str]) -> None:
         self.lines: Tally[str] = Tally()
@@ -92,7 +92,7 @@ class _Terminal:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """Give what the page needs of a clone, with the programs that it says to save."""
+    """Return a clone with the programs that the page tells the reader to save."""
     ignored = shutil.ignore_patterns("__pycache__", "dist")
     shutil.copytree(ROOT / "packages", tmp_path / "packages", ignore=ignored)
     programs = [block.code for block in blocks("python") if block.page == _PAGE]
@@ -104,7 +104,7 @@ def clone(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def consoles() -> list[_Console]:
-    """Give the terminals of the page, on a port that is free."""
+    """Return the terminals of the page, on a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
@@ -119,7 +119,7 @@ def consoles() -> list[_Console]:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the page speaks to a POSIX shell")
-@pytest.mark.long  # pip installs from an index
+@pytest.mark.long  # pip installs from an index.
 @pytest.mark.timeout(900)
 async def test_the_first_page_works_as_it_is_written(clone: Path, consoles: list[_Console]) -> None:
     install, local, worker, shell = consoles

@@ -1,12 +1,11 @@
-"""The page on stored documents tells of every field that reactive tasks write, and of no other."""
+"""The page on stored documents lists every field that reactive tasks write, and no other."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
 
-from monque_core import Monque, ReactiveTask
-from monque_core.reactive import Fixed
+from monque_core import Fixed, Monque, ReactiveTask
 from tests.support.pages import page_text
 from tests.support.waiting import eventually
 
@@ -22,13 +21,13 @@ def _section(heading: str) -> str:
 
 
 def _fields_of_kinds() -> dict[str, set[str]]:
-    """Give the fields that the page tells of each kind of meta document."""
+    """Return the fields that the page lists for each kind of meta document."""
     table = _section("Meta documents")
     rows = re.findall(r"^\| `(reactive:\w+):<\w+>` \| (.*) \|$", table, re.MULTILINE)
     return {kind: set(re.findall(r"`(\w+)`", told)) for kind, told in rows}
 
 
-async def test_every_field_of_reactive_tasks_is_told_and_no_other(
+async def test_every_field_of_reactive_tasks_is_listed_and_no_other(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     stored: set[str] = set()

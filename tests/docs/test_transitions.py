@@ -1,4 +1,4 @@
-"""The page on the document format tells of every transition, its filter and its fields."""
+"""The page on the document format lists every transition with its filter and its fields."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ _MADE = {
     "heartbeat": transitions.renew([_JOB], _OWNER, _NOW),
     "complete": _settled(Completed()),
     "next tick": _settled(Advanced(_NOW)),
-    "fail, try again": _settled(Retrying("reason", _NOW)),
-    "fail, give up": _settled(Failed("reason")),
+    "fail, runs left": _settled(Retrying("reason", _NOW)),
+    "fail, no runs left": _settled(Failed("reason")),
     "recover": transitions.revive([_JOB.id], _STALE, _NOW),
-    "hand back": _settled(Released()),
-    "give up an occurrence": _settled(OccurrenceFailed("reason", _NOW)),
+    "release": _settled(Released()),
+    "fail an occurrence": _settled(OccurrenceFailed("reason", _NOW)),
     "take over": transitions.adopt(_JOB, _STALE, _OWNER, _TOKEN, _NOW),
-    "set aside": transitions.quarantine(_JOB.id, "reason", _NOW),
+    "quarantine": transitions.quarantine(_JOB.id, "reason", _NOW),
     "cancel_job": transitions.cancel(_JOB.id, _NOW),
     "reschedule_job": transitions.reschedule(_JOB.id, _NOW, _NOW),
     "retry_job": transitions.retry(_JOB.id, _NOW),
@@ -68,7 +68,7 @@ _MADE = {
 
 
 def _changes(update: Any) -> tuple[dict[str, Any], set[str]]:
-    """Give what an update sets and what it removes, whether it is a document or a pipeline."""
+    """Return which fields an update sets and removes, for a document or a pipeline."""
     sets: dict[str, Any] = {}
     removes: set[str] = set()
     for stage in update if isinstance(update, list) else [update]:
@@ -78,14 +78,14 @@ def _changes(update: Any) -> tuple[dict[str, Any], set[str]]:
 
 
 def _statuses(value: Any) -> set[str]:
-    """Give the statuses that a condition or an assignment names."""
+    """Return the statuses that a condition or an assignment names."""
     if isinstance(value, dict):
         return {status for part in value.values() for status in _statuses(part)}
     return set(value) if isinstance(value, list) else {value}
 
 
 @pytest.mark.parametrize("write", _MADE)
-def test_a_transition_demands_and_changes_what_the_page_says(write: str) -> None:
+def test_a_transition_has_the_filter_and_the_update_of_the_page(write: str) -> None:
     promise: Promise = promises()[write]
     step = _MADE[write]
     sets, removes = _changes(step.update)
@@ -97,7 +97,7 @@ def test_a_transition_demands_and_changes_what_the_page_says(write: str) -> None
     assert removes == promise.removes.all
 
 
-def test_the_page_tells_of_every_transition_and_no_other() -> None:
+def test_the_page_lists_every_transition_and_no_other() -> None:
     assert promises().keys() == _MADE.keys()
     made = {
         name
@@ -106,7 +106,7 @@ def test_the_page_tells_of_every_transition_and_no_other() -> None:
         and not name.startswith("_")
         and inspect.signature(value).return_annotation == "Transition"
     }
-    # `release`, `complete` and `settle` are what _settled goes through.
+    # `release`, `complete` and `settle` share `_settled`.
     assert made == {
         *("claim", "renew", "revive", "adopt", "quarantine", "cancel", "reschedule", "retry"),
         *("release", "complete", "settle"),

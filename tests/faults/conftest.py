@@ -1,4 +1,4 @@
-"""A proxy in front of the usual MongoDB."""
+"""Fixtures: a proxy in front of MongoDB, and databases behind it."""
 
 from __future__ import annotations
 
@@ -8,28 +8,23 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pymongo import AsyncMongoClient, MongoClient
 
-from tests.support.proxy import Proxy
+from tests.support.fixtures import any_db, proxy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from pymongo.asynchronous.database import AsyncDatabase
 
-    from tests.conftest import AnyDatabase
+    from tests.support.proxy import Proxy
 
-
-@pytest.fixture
-async def proxy(uri: str) -> AsyncIterator[Proxy]:
-    """Give a proxy in front of the usual MongoDB."""
-    async with Proxy(uri) as proxy:
-        yield proxy
+__all__ = ["any_db", "proxy"]
 
 
 @pytest.fixture(params=["async", "blocking"])
 async def proxied_db(
     request: pytest.FixtureRequest, proxy: Proxy, db: AsyncDatabase[dict[str, Any]]
 ) -> AsyncIterator[Any]:
-    """Give the test's database as seen through the proxy; the driver repeats no write by itself."""
+    """Yield the test's database behind the proxy, without retryable writes in the driver."""
     if request.param == "async":
         async with AsyncMongoClient[dict[str, Any]](proxy.uri, retryWrites=False) as client:
             yield client[db.name]
@@ -38,15 +33,3 @@ async def proxied_db(
         yield blocking[db.name]
         # The proxy needs the event loop to answer.
         await asyncio.to_thread(blocking.close)
-
-
-@pytest.fixture(params=["async", "blocking"])
-def any_db(request: pytest.FixtureRequest) -> AnyDatabase:
-    """Give the test's database on the event loop and in threads.
-
-    A Motor handle is left out: to all but `Driver` it is the blocking one that Motor wraps.
-    """
-    handle: AnyDatabase = request.getfixturevalue(
-        {"async": "db", "blocking": "blocking_db"}[request.param]
-    )
-    return handle

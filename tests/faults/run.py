@@ -1,4 +1,7 @@
-"""Try to break monque for long: `make faults`, or `python -m tests.faults.run`."""
+"""Run fault experiments: workers, producers and MongoDB are killed, frozen and cut off.
+
+A checker then validates the recorded history against the guarantees in docs/guarantees.md.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from monque_core import LocalMongo
 from tests.faults.lab import experiments
-from tests.faults.lab.vitals import growth
+from tests.faults.lab.resource_usage import growth
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -30,30 +33,32 @@ EXPERIMENTS: dict[str, Experiment] = {
     "campaign": lambda mongo, seed, seconds: experiments.campaign(
         mongo, seed, seconds, _OUTAGE_SECONDS
     ),
-    "each in turn": lambda mongo, seed, _: experiments.each_in_turn(
+    "every-fault": lambda mongo, seed, _: experiments.every_fault(
         mongo, seed, outage=_OUTAGE_SECONDS
     ),
     "drain": lambda mongo, seed, _: experiments.drain(mongo, seed, 100_000),
-    "rolling restart": lambda mongo, seed, _: experiments.rolling_restart(mongo, seed, rounds=3),
+    "rolling-restart": lambda mongo, seed, _: experiments.rolling_restart(mongo, seed, rounds=3),
     "soak": lambda mongo, seed, seconds: experiments.soak(mongo, seed, seconds),
 }
 
 
 async def run(names: list[str], seed: int, seconds: float) -> dict[str, Any]:
-    """Make the experiments one after the other, each on a replica set of its own."""
+    """Run the experiments one after the other, each on a replica set of its own."""
     results: dict[str, Any] = {}
-    for name in names:
+    for number, name in enumerate(names, 1):
         began = time.monotonic()
-        print(f"{name}, seed {seed} …", file=sys.stderr, flush=True)
+        print(f"[{number}/{len(names)}] {name} …", file=sys.stderr, flush=True)
         async with LocalMongo(replicas=3) as mongo:
             report = await EXPERIMENTS[name](mongo, seed, seconds)
+        elapsed = round(time.monotonic() - began)
         results[name] = {
             **report.summary,
-            "seconds": round(time.monotonic() - began),
+            "seconds": elapsed,
             "growth": growth(report.history),
-            "broken promises": [str(violation) for violation in report.violations],
+            "violations": [str(violation) for violation in report.violations],
         }
-        print(f"{report}\n  in {results[name]['seconds']} s", flush=True)
+        print(f"{name}: {'FAILED' if report.violations else 'passed'} in {elapsed} s")
+        print(report, flush=True)
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "cores": os.cpu_count(),
@@ -63,25 +68,46 @@ async def run(names: list[str], seed: int, seconds: float) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Run the command line; the exit code tells whether every promise was kept."""
-    parser = argparse.ArgumentParser(prog="make faults", description=__doc__)
-    parser.add_argument("experiments", nargs="*", help=f"of {', '.join(EXPERIMENTS)}; all if none")
-    parser.add_argument("--seed", type=int, default=None, help="to repeat a run (default: any)")
-    parser.add_argument(
-        "--seconds", type=float, default=600, help="of the campaign and of the soak (default: 600)"
+    """Run the command line; return 1 if there are violations."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.faults.run",
+        description=__doc__,
+        epilog="The exit code is 1 if a guarantee was violated.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--output", type=Path, default=Path("build", "faults.json"))
+    parser.add_argument(
+        "experiments",
+        nargs="*",
+        metavar="experiment",
+        help=f"any of {', '.join(EXPERIMENTS)} (default: all, about half an hour)",
+    )
+    parser.add_argument(
+        "--seed", type=int, help="seed of all random choices, to repeat a run (default: random)"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=600,
+        help="duration of the fault phase of campaign and of soak (default: 600)",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("build", "faults.json"),
+        help="file for the results as JSON (default: %(default)s)",
+    )
     options = parser.parse_args()
     for name in options.experiments:
         if name not in EXPERIMENTS:
-            parser.error(f"{name!r} is none of {', '.join(EXPERIMENTS)}")
+            parser.error(f"unknown experiment {name!r}; known are {', '.join(EXPERIMENTS)}")
     seed = random.SystemRandom().randrange(1 << 16) if options.seed is None else options.seed
+    print(f"seed {seed}", file=sys.stderr)
     result = asyncio.run(run(options.experiments or list(EXPERIMENTS), seed, options.seconds))
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    broken = sum(len(one["broken promises"]) for one in result["results"].values())
-    print(f"{broken} broken promise(s); written to {options.output}", file=sys.stderr)
-    return 1 if broken else 0
+    violations = sum(len(one["violations"]) for one in result["results"].values())
+    print(f"{violations} violation(s); results are in {options.output}", file=sys.stderr)
+    return 1 if violations else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Jobs of which any field is any BSON value, under everything that reads the collection."""
+"""Jobs whose fields hold arbitrary BSON values, under everything that reads the collection."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ anything = st.one_of(
 
 @st.composite
 def garbage(draw: st.DrawFn) -> dict[str, Any]:
-    """Give a job with some of its fields replaced by anything, or missing."""
+    """Return a job with some of its fields replaced by arbitrary values, or missing."""
     document: dict[str, Any] = {
         "_id": ObjectId(),
         "name": "work",
@@ -69,7 +69,7 @@ def garbage(draw: st.DrawFn) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let upkeep come round within the patience of a test."""
+    """Shorten the maintenance interval so that a test can wait for it."""
     monkeypatch.setattr(maintenance, "INTERVAL", timedelta(seconds=0.05))
 
 
@@ -92,7 +92,7 @@ def an_instance(db: Any) -> tuple[Monque, Happenings]:
 
 
 async def do_everything(monque: Monque, ids: list[Any]) -> None:
-    """Read and change all there is, as an operator would; what is no job may be said so."""
+    """Read and change everything as an operator would; `InvalidJobError` is allowed."""
     await monque.get_jobs()
     for sort in ("created_at", "-updated_at", "next_run_at"):
         page = await monque.get_jobs_with_cursor(sort=sort, limit=2)
@@ -120,12 +120,12 @@ async def do_everything(monque: Monque, ids: list[Any]) -> None:
     suppress_health_check=list(HealthCheck),
 )
 @given(documents=st.lists(garbage(), min_size=8, max_size=16))
-async def test_it_stops_no_good_job_and_is_told_once(
+async def test_garbage_stops_no_valid_job_and_is_reported_once(
     db: Db, documents: list[dict[str, Any]]
 ) -> None:
     await jobs_in(db).drop()
     with contextlib.suppress(Exception):
-        # A key may be there twice.
+        # The same key may appear twice.
         await jobs_in(db).insert_many(documents, ordered=False)
     ids = [document["_id"] for document in documents]
     (first, heard), (second, overheard) = an_instance(db), an_instance(db)
@@ -144,12 +144,12 @@ async def test_it_stops_no_good_job_and_is_told_once(
                 await asyncio.sleep(0.01)
             await first.run_until_idle()
         told = len(heard.of("job:error")) + len(overheard.of("job:error"))
-        # For some passes of everything.
+        # For several passes of every background task.
         await asyncio.sleep(0.3)
 
     errors = [event.error for event in [*heard.of("job:error"), *overheard.of("job:error")]]
     assert all(isinstance(error, InvalidJobError) for error in errors), errors
-    # Once by whoever set it aside, and once more after an operator has retried it.
+    # Once when it is quarantined, and once more after an operator retried it.
     texts = [str(error) for error in errors]
     for document in documents:
         assert sum(str(document["_id"]) in text for text in texts) <= 3, texts

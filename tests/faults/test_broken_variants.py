@@ -1,4 +1,4 @@
-"""The checker on monque broken on purpose: real processes, a real MongoDB, and it must not pass."""
+"""The checker finds violations when monque is broken on purpose: real processes, a real MongoDB."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from tests.faults.lab.experiments import sabotaged
-from tests.faults.lab.sabotage import SABOTAGE
+from tests.faults.lab.broken_variants import BROKEN_VARIANTS
+from tests.faults.lab.experiments import broken_variant
 
 if TYPE_CHECKING:
     from monque_core import LocalMongo
@@ -18,46 +18,46 @@ _ATTEMPTS = 5
 
 
 class Case(NamedTuple):
-    """Under which faults a flaw shows, and which rule has to see it."""
+    """The faults that expose a broken variant, and the rule that must find it."""
 
     rule: str
     kinds: tuple[str, ...] = ("garbage",)
     operations: int = 120
-    """How many operations are asked for before the faults, at the first attempt."""
+    """How many operations the producer performs before the faults, on the first attempt."""
     shutdown_timeout: float = 3
 
 
 CASES = {
-    "no fencing": Case("outcomes_are_those_of_the_run_that_owns_the_claim", ("freeze",)),
-    "lost settle": Case("what_is_announced_is_written"),
+    "no fencing": Case("only_claim_owners_write_outcomes", ("freeze",)),
+    "lost outcome": Case("published_outcomes_are_written"),
     "double claim": Case("only_silent_claims_are_taken_over"),
-    "lost enqueue": Case("what_was_acknowledged_is_stored"),
-    "stored twice": Case("an_operation_stores_its_jobs_once"),
-    "keys ignored": Case("unique_keys_are_active_once"),
-    "limits ignored": Case("limits_hold"),
+    "lost enqueue": Case("acknowledged_jobs_are_stored"),
+    "stored twice": Case("each_call_stores_its_jobs_once"),
+    "unique keys ignored": Case("unique_keys_are_active_once"),
+    "limits ignored": Case("concurrency_limits_hold"),
     "eager recovery": Case("only_silent_claims_are_taken_over"),
-    "no recovery": Case("everything_due_has_run", ("kill",)),
-    "claimed early": Case("nothing_is_claimed_early", operations=180),
-    "settled before running": Case("outcomes_are_those_of_the_run_that_owns_the_claim"),
-    "forgotten at stop": Case("a_clean_stop_leaves_no_claims", ("stop",), shutdown_timeout=0.2),
-    "given up too early": Case("nothing_is_given_up_early"),
-    "spent at once": Case("nothing_is_given_up_early", ("kill",)),
+    "no recovery": Case("due_jobs_have_run", ("kill",)),
+    "claimed early": Case("no_job_is_claimed_early", operations=180),
+    "settled before running": Case("only_claim_owners_write_outcomes"),
+    "claims kept at stop": Case("clean_stops_leave_no_claims", ("stop",), shutdown_timeout=0.2),
+    "given up at first error": Case("no_job_is_given_up_early"),
+    "given up at first interruption": Case("no_job_is_given_up_early", ("kill",)),
     "no backoff": Case("retries_wait_for_their_backoff"),
-    "handed back while running": Case("outcomes_are_those_of_the_run_that_owns_the_claim"),
-    "silent": Case("what_is_written_is_announced"),
-    "delay ignored": Case("jobs_are_due_when_asked_for"),
+    "handed back while running": Case("only_claim_owners_write_outcomes"),
+    "lost event": Case("written_outcomes_are_published"),
+    "delay ignored": Case("jobs_are_due_when_requested"),
 }
 
 
-@pytest.mark.parametrize("sabotage", SABOTAGE)
-async def test_a_broken_monque_is_found_out(mongo: LocalMongo, sabotage: str) -> None:
-    case = CASES[sabotage]
+@pytest.mark.parametrize("variant", BROKEN_VARIANTS)
+async def test_the_checker_finds_every_broken_variant(mongo: LocalMongo, variant: str) -> None:
+    case = CASES[variant]
     found = set[str]()
     for attempt in range(_ATTEMPTS):
-        # On a busy machine a flaw may need more time to show, and more luck.
-        report = await sabotaged(
+        # On a busy machine, a violation may need more operations to show.
+        report = await broken_variant(
             mongo,
-            sabotage,
+            variant,
             case.kinds,
             seed=3 + attempt,
             operations=case.operations << attempt,
@@ -65,11 +65,11 @@ async def test_a_broken_monque_is_found_out(mongo: LocalMongo, sabotage: str) ->
         )
         found |= {violation.rule for violation in report.violations}
         if case.rule in found:
-            report.forget()
+            report.delete_records()
             break
-    assert case.rule in found, f"not found in {_ATTEMPTS} attempts"
+    assert case.rule in found, f"{case.rule} reported no violation in {_ATTEMPTS} attempts"
 
 
-async def test_the_same_campaign_finds_nothing_in_monque_as_it_is(mongo: LocalMongo) -> None:
-    report = await sabotaged(mongo, None, ("freeze", "stop", "garbage"))
+async def test_the_checker_finds_no_violation_in_the_unmodified_monque(mongo: LocalMongo) -> None:
+    report = await broken_variant(mongo, None, ("freeze", "stop", "garbage"))
     assert not report.violations, report

@@ -1,4 +1,4 @@
-"""The fault campaigns in their short form; `make faults` runs the long one."""
+"""Short fault campaigns; `make faults` runs the long ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from monque_core import LocalMongo
 from tests.faults.lab import experiments
-from tests.faults.lab.vitals import KINDS
+from tests.faults.lab.resource_usage import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,39 +22,41 @@ def replicas() -> Iterator[LocalMongo]:
         yield mongo
 
 
-async def test_nothing_is_lost_though_everything_breaks_at_once(replicas: LocalMongo) -> None:
+async def test_no_violation_under_concurrent_random_faults(replicas: LocalMongo) -> None:
     report = await experiments.campaign(replicas, seed=1, seconds=12)
     assert not report.violations, report
     assert report.summary["runs"] >= report.summary["jobs"] / 2 > 0
 
 
 @pytest.mark.parametrize("part", [1, 2])
-async def test_a_worker_may_stop_in_the_middle_of_every_fault(
+async def test_a_worker_may_stop_during_every_kind_of_fault(
     replicas: LocalMongo, part: int
 ) -> None:
-    report = await experiments.each_in_turn(replicas, seed=2, part=part, parts=2)
+    report = await experiments.every_fault(replicas, seed=2, part=part, parts=2)
     assert not report.violations, report
     assert report.summary["faults"]["stop"] >= 8
 
 
-async def test_a_full_queue_is_drained_though_workers_are_killed(mongo: LocalMongo) -> None:
+async def test_a_full_queue_is_drained_while_workers_are_killed(mongo: LocalMongo) -> None:
     report = await experiments.drain(mongo, seed=3, jobs=4000, kill_every=0.5, job_seconds=0.02)
     assert not report.violations, report
     assert report.summary["faults"]["kill"] > 0
-    assert report.summary["operations"] == {"enqueue_many": 1}
+    assert report.summary["calls"] == {"enqueue_many": 1}
 
 
 async def test_a_rolling_restart_fails_no_enqueue_and_loses_no_claim(mongo: LocalMongo) -> None:
     report = await experiments.rolling_restart(mongo, seed=4)
     assert not report.violations, report
-    assert report.summary["operations"]["enqueue"] > 0
+    assert report.summary["calls"]["enqueue"] > 0
 
 
-async def test_finished_jobs_are_deleted_under_load_and_nothing_else(mongo: LocalMongo) -> None:
-    report = await experiments.soak(mongo, seed=5, seconds=8, rate=60, keep=2)
+async def test_retention_deletes_only_finished_jobs_under_load(mongo: LocalMongo) -> None:
+    report = await experiments.soak(mongo, seed=5, seconds=8, rate=60, keep_seconds=2)
     assert not report.violations, report
-    deleted = [life for life in report.history.lives.values() if life.last is None]
+    deleted = [
+        document for document in report.history.documents.values() if document.current is None
+    ]
     assert len(deleted) > 50
-    samples = list(report.history.of("vitals"))
+    samples = list(report.history.of("resource usage"))
     assert {"worker", "producer"} <= {note.process.split("-")[0] for note in samples}
-    assert all(samples[0].details[kind] > 0 for kind in KINDS)
+    assert all(samples[0].details[kind] > 0 for kind in METRICS)

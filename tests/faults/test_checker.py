@@ -1,4 +1,4 @@
-"""The checker of the campaigns: it believes a good story, and finds every flaw in a bad one."""
+"""The checker of the fault campaigns accepts valid histories and finds every violation."""
 
 from __future__ import annotations
 
@@ -6,44 +6,44 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults.flaws import claiming, conduct, outcomes, statuses, storing
-from tests.faults.flaws.none import SOUND, good_day
 from tests.faults.lab.checker import RULES, check
-from tests.faults.lab.story import Story
+from tests.faults.lab.history_builder import HistoryBuilder
+from tests.faults.sample_histories import claims, outcomes, processes, statuses, storage
+from tests.faults.sample_histories.valid import VALID, a_normal_day
 
 if TYPE_CHECKING:
-    from tests.faults.lab.story import Telling
+    from tests.faults.lab.history_builder import Scenario
 
-FLAWS: dict[str, list[Telling]] = {
-    **storing.FLAWS,
-    **outcomes.FLAWS,
-    **statuses.FLAWS,
-    **claiming.FLAWS,
-    **conduct.FLAWS,
+INVALID: dict[str, list[Scenario]] = {
+    **storage.INVALID,
+    **outcomes.INVALID,
+    **statuses.INVALID,
+    **claims.INVALID,
+    **processes.INVALID,
 }
 
 
-@pytest.mark.parametrize("telling", SOUND, ids=lambda telling: telling.__name__)
-def test_a_history_in_which_everything_is_explained_breaks_no_promise(telling: Telling) -> None:
-    story = Story()
-    story.up("w1")
-    telling(story)
-    assert not check(story.history())
+@pytest.mark.parametrize("scenario", VALID, ids=lambda scenario: scenario.__name__)
+def test_a_valid_history_has_no_violations(scenario: Scenario) -> None:
+    history = HistoryBuilder()
+    history.up("w1")
+    scenario(history)
+    assert not check(history.build())
 
 
 @pytest.mark.parametrize(
-    ("rule", "telling"),
-    [(rule, telling) for rule, tellings in FLAWS.items() for telling in tellings],
+    ("rule", "scenario"),
+    [(rule, scenario) for rule, scenarios in INVALID.items() for scenario in scenarios],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_flaw_is_found_by_its_rule(rule: str, telling: Telling) -> None:
-    story = Story()
-    good_day(story)
-    story.wait(60)
-    story.up("w1")
-    telling(story)
-    assert rule in {violation.rule for violation in check(story.history())}
+def test_a_violation_is_found_by_its_rule(rule: str, scenario: Scenario) -> None:
+    history = HistoryBuilder()
+    a_normal_day(history)
+    history.wait(60)
+    history.up("w1")
+    scenario(history)
+    assert rule in {violation.rule for violation in check(history.build())}
 
 
-def test_every_rule_has_a_story_that_breaks_it() -> None:
-    assert set(FLAWS) == {rule.__name__ for rule in RULES}
+def test_every_rule_has_an_invalid_history() -> None:
+    assert set(INVALID) == {rule.__name__ for rule in RULES}

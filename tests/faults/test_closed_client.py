@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("kind", ["async", "blocking"])
-async def test_a_client_closed_too_early_is_told_once_and_keeps_nobody_from_stopping(
+async def test_a_client_closed_too_early_is_reported_once_and_stop_returns(
     db: AsyncDatabase[dict[str, Any]], uri: str, kind: str
 ) -> None:
     client: Any = (AsyncMongoClient if kind == "async" else MongoClient)(uri)
@@ -42,10 +42,10 @@ async def test_a_client_closed_too_early_is_told_once_and_keeps_nobody_from_stop
     assert not monque.is_healthy
     await monque.stop(timeout=1)
 
-    # Once for the outage, however many loops ran into it, and once for the job left unwritten.
+    # Once for the outage, however many loops hit it, and once for the unsettled job.
     outage, unfinished = (event.error for event in happenings.of("job:error"))
     assert isinstance(outage, MonqueConnectionError)
     assert isinstance(unfinished, ShutdownTimeoutError)
-    # Recovery gives it to whoever comes next.
+    # Recovery hands it to the next instance.
     (job,) = await stored_jobs(db)
     assert job.status == "processing"

@@ -1,4 +1,4 @@
-"""Indexes, collections and databases that somebody drops while instances run."""
+"""Indexes, collections and databases that are dropped while instances run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HEARTBEAT = 0.2
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let upkeep come round within the patience of a test."""
+    """Shorten the maintenance interval so that a test can wait for it."""
     monkeypatch.setattr(maintenance, "INTERVAL", timedelta(seconds=0.05))
     monkeypatch.setattr(index_maintenance, "_FIRST_PAUSE", 0.05)
 
@@ -86,12 +86,12 @@ async def test_jobs_keep_flowing_and_the_indexes_come_back(
         await happenings.reach("job:complete", 21)
 
     assert sorted(ran) == list(range(21))
-    # A query may be under way at that moment, and a stream ends.
+    # A query may be running at that moment, and a change stream ends.
     assert len(happenings.of("job:error")) <= 3
     assert len(happenings.of("changestream:error")) <= 2
 
 
-async def test_they_do_not_come_back_if_they_are_not_wanted(db: Db) -> None:
+async def test_they_do_not_come_back_without_index_creation(db: Db) -> None:
     monque = Monque(db, skip_index_creation=True, heartbeat_interval=HEARTBEAT)
     happenings = Happenings(monque)
 
@@ -99,14 +99,14 @@ async def test_they_do_not_come_back_if_they_are_not_wanted(db: Db) -> None:
     async def run(job: Job[int]) -> None: ...
 
     async with monque:
-        # For some rounds of upkeep, of which each turns away what it finds.
+        # For several rounds of maintenance, each of which quarantines what it finds.
         for count in (1, 2, 3):
             await jobs_in(db).insert_one({"name": "work", "status": "pending"})
             await happenings.reach("job:error", count)
     assert await names_of(db) == set()
 
 
-async def test_duplicates_that_came_meanwhile_are_told_once_and_stop_nothing_else(
+async def test_duplicate_keys_stored_meanwhile_are_reported_once_and_block_nothing(
     db: Db,
 ) -> None:
     monque = Monque(db, heartbeat_interval=HEARTBEAT)
@@ -141,7 +141,7 @@ async def test_duplicates_that_came_meanwhile_are_told_once_and_stop_nothing_els
     assert happenings.of("job:error") == [event]
 
 
-async def test_jobs_that_no_look_finds_are_turned_away_in_the_end(db: Db) -> None:
+async def test_jobs_that_no_query_finds_are_eventually_quarantined(db: Db) -> None:
     first, second = (Monque(db, heartbeat_interval=HEARTBEAT) for _ in range(2))
     both = [Happenings(monque) for monque in (first, second)]
     undated: list[object] = [None, "2020-01-01", 5, {}, [], True]
@@ -162,7 +162,7 @@ async def test_jobs_that_no_look_finds_are_turned_away_in_the_end(db: Db) -> Non
         await first.enqueue("work", 1)
         await first.run_until_idle()
 
-    # By one of the instances each, and never again.
+    # Each is reported by exactly one of the instances, and never again.
     assert sum(len(one.of("job:error")) for one in both) == len(undated) + 1
     assert await jobs_in(db).count_documents({"status": "failed"}) == len(undated) + 1
     assert await jobs_in(db).find_one({"_id": foreign["_id"]}) == foreign

@@ -1,4 +1,4 @@
-"""A replica set that loses its primary while jobs flow."""
+"""A replica set that loses its primary while jobs are processed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def primary_of(client: AsyncMongoClient[dict[str, Any]], replicas: LocalMo
     return node
 
 
-async def test_every_job_runs_and_is_settled_though_the_primary_dies_under_them(
+async def test_every_job_runs_and_is_settled_when_the_primary_dies(
     replicas: LocalMongo,
 ) -> None:
     async with AsyncMongoClient[dict[str, Any]](
@@ -80,12 +80,12 @@ async def test_every_job_runs_and_is_settled_though_the_primary_dies_under_them(
         assert {job.id for job in jobs} == set(runs)
 
 
-async def test_a_claim_in_doubt_counts_only_when_no_failover_can_take_it_back(
+async def test_an_unconfirmed_claim_counts_only_with_a_majority(
     replicas: LocalMongo,
 ) -> None:
     async with AsyncMongoClient[dict[str, Any]](replicas.uri) as client:
         await put(client.failover, a_job())
-        # A claim that is not confirmed by a majority is what a lost reply may stand for.
+        # Without majority acknowledgment: the state in which a lost reply may leave a claim.
         store = await open_store(client.get_database("failover", write_concern=WriteConcern(1)))
         primary = await primary_of(client, replicas)
         others = [node for node in replicas.nodes if node is not primary]

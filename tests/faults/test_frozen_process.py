@@ -1,4 +1,4 @@
-"""A process that stood still for too long does no harm when it goes on."""
+"""A process that was frozen for too long does no harm when it resumes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_a_frozen_process_settles_nothing_over_the_newer_runs(
                 event.job.id: event.job.claim_token
                 for event in await happenings.reach("job:start", 2)
             }
-            # Its runs end in the moment it goes on, before or after it notices the loss.
+            # Its runs end at the moment it resumes, before or after it notices the loss.
             frozen.let_runs_end()
             frozen.thaw()
             errors = await frozen.hear("error", 2)
@@ -86,7 +86,7 @@ async def test_a_blocked_event_loop_loses_its_jobs_to_a_rival_and_writes_nothing
         @blocked.worker(NAMES[0])
         async def block(job: Job[str]) -> None:
             await may_block.wait()
-            # The whole event loop stands still: no heartbeat, no recovery, nothing.
+            # The whole event loop is blocked: no heartbeat, no recovery, nothing.
             wait_until(taken_over)
             has_thawed.set()
             if ends == "badly":
@@ -136,7 +136,7 @@ async def test_a_blocked_event_loop_does_not_lose_its_own_jobs_to_its_own_recove
         runs.add(job.data)
         for _ in range(4):
             time.sleep(0.5)
-            # Long enough for recovery to look before or after the heartbeat that is late, too.
+            # Long enough for recovery to run before and after the late heartbeat.
             await asyncio.sleep(0.03)
 
     async with monque:

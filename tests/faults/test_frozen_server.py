@@ -1,4 +1,4 @@
-"""A server that stands still for a while: nobody takes the living for dead."""
+"""A server that is frozen for a while: live instances are not treated as dead."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from monque_core.local.node import Node
 
 
-async def test_instances_that_were_kept_waiting_do_not_steal_from_each_other(
+async def test_instances_do_not_steal_claims_after_a_frozen_server(
     frail_mongo: LocalMongo, node: Node
 ) -> None:
-    """Without client timeouts, as by default, nobody is told of the outage."""
+    """Without client timeouts, which is the default, no error reports the outage."""
     async with AsyncMongoClient[dict[str, Any]](frail_mongo.uri) as client:
         db = client[f"frozen_{uuid4().hex}"]
         worker = Monque(db, heartbeat_interval=1)
-        # This one looks for abandoned jobs long before the worker's next heartbeat is due.
+        # This instance searches for stale jobs long before the worker's next heartbeat is due.
         rival = Monque(db, heartbeat_interval=0.1, poll_interval=0.1)
         happenings, elsewhere = Happenings(worker), Happenings(rival)
         may_end = asyncio.Event()
@@ -54,10 +54,10 @@ async def test_instances_that_were_kept_waiting_do_not_steal_from_each_other(
             assert not seen.of("job:error")
 
 
-async def test_after_a_silence_of_the_server_every_owner_has_time_to_be_heard(
+async def test_after_a_frozen_server_every_owner_has_time_for_a_heartbeat(
     db: AsyncDatabase[dict[str, Any]], uri: str
 ) -> None:
-    """As when the server freezes, and the rival is the first to be served afterwards."""
+    """The server freezes, and the rival is the first to be served afterwards."""
     async with (
         Proxy(uri) as to_worker,
         Proxy(uri) as to_rival,
@@ -82,7 +82,7 @@ async def test_after_a_silence_of_the_server_every_owner_has_time_to_be_heard(
             await look.strikes()
             await asyncio.sleep(3.5)
             look.release()
-            # Several passes of the rival's recovery.
+            # Several recovery passes of the rival.
             await asyncio.sleep(0.7)
             beat.release()
             may_end.set()

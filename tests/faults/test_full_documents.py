@@ -1,4 +1,4 @@
-"""Documents so large that MongoDB refuses what would have to be written into them."""
+"""Documents so large that MongoDB rejects the updates that monque would write to them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from monque_core import InvalidJobError, Job, JobStatus, Monque, PayloadTooLarge
 from monque_core.jobs.outcome import LONGEST_REASON
 from monque_core.jobs.payload import LARGEST_DOCUMENT, LARGEST_PAYLOAD
 from tests.support.happenings import Happenings
+from tests.support.quarantined import assert_quarantined_once
 from tests.support.stored import jobs_in
-from tests.support.tally import Tally
 
 if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
@@ -26,7 +26,7 @@ ROOM_FOR_A_CLAIM = 400
 
 
 async def put_full(db: Db, free: int, **fields: Any) -> ObjectId:
-    """Store a due job that leaves so many bytes of the largest document free."""
+    """Store a due job that leaves this many bytes of the largest document size free."""
     job_id = ObjectId()
     document: dict[str, Any] = {
         "_id": job_id,
@@ -45,7 +45,7 @@ async def put_full(db: Db, free: int, **fields: Any) -> ObjectId:
 
 
 async def without_data(db: Db, job_id: ObjectId) -> dict[str, Any]:
-    """Read a job but for its data, of which the size is told."""
+    """Read a job without its data; only the size of the data is returned."""
     found = await jobs_in(db).aggregate(
         [
             {"$match": {"_id": job_id}},
@@ -58,35 +58,21 @@ async def without_data(db: Db, job_id: ObjectId) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("concurrency", [1, 5])
-async def test_a_job_without_room_for_a_claim_is_set_aside_and_its_neighbours_run(
+async def test_a_job_without_room_for_a_claim_is_quarantined_and_others_run(
     db: Db, concurrency: int
 ) -> None:
     full = [await put_full(db, free) for free in (0, 1, 100)]
-    monque = Monque(db, poll_interval=0.05, heartbeat_interval=0.1)
-    happenings = Happenings(monque)
-    ran = Tally[str]()
 
-    @monque.worker("work", concurrency=concurrency)
-    async def note(job: Job[str]) -> None:
-        ran.add(job.data)
+    await assert_quarantined_once(db, full, concurrency)
 
-    await monque.enqueue_many("work", ["one", "two", "three"])
-    async with monque:
-        await happenings.reach("job:complete", 3)
-        await monque.run_until_idle()
-
-    assert sorted(ran) == ["one", "three", "two"]
-    errors = [event.error for event in happenings.of("job:error")]
-    assert [type(error) for error in errors] == [InvalidJobError] * 3
     for job_id, free in zip(full, (0, 1, 100), strict=True):
-        assert sum(str(job_id) in str(error) for error in errors) == 1
         document = await without_data(db, job_id)
         assert document["status"] == "failed"
         assert document["updatedAt"] > AGES_AGO
-        assert document["size"] > LARGEST_DOCUMENT - free - 300, "its data is not whole"
+        assert document["size"] > LARGEST_DOCUMENT - free - 300, "its data is incomplete"
 
 
-async def test_what_is_full_and_garbage_too_is_set_aside_by_recovery(db: Db) -> None:
+async def test_a_full_and_invalid_document_is_quarantined_by_recovery(db: Db) -> None:
     full = await put_full(db, 0, status="processing", failCount="three")
     monque = Monque(db)
     happenings = Happenings(monque)
@@ -143,11 +129,11 @@ async def test_the_last_failure_of_a_full_schedule_leaves_a_copy_and_moves_it_on
     assert copy["nextRunAt"] == tick
 
 
-async def test_the_largest_payload_leaves_room_for_all_that_is_ever_written(db: Db) -> None:
+async def test_the_largest_payload_leaves_room_for_every_later_write(db: Db) -> None:
     instance_id = "\N{FISH}" * 255
     monque = Monque(db, scheduler_instance_id=instance_id, max_retries=2, base_retry_interval=0.001)
     happenings = Happenings(monque)
-    # The most bytes that a name of 255 UTF-16 units can have.
+    # The largest number of bytes that a name of 255 UTF-16 units can have.
     name = "\N{EURO SIGN}" * 255
     data = "x" * (LARGEST_PAYLOAD - 5)
 

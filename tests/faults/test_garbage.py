@@ -1,4 +1,4 @@
-"""Documents that are no jobs, as other programs may store them."""
+"""Documents in the jobs collection that are not jobs, as other programs may store them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AGES_AGO = NOW - timedelta(days=1)
 
 
 def pending(**fields: object) -> dict[str, Any]:
-    """Give a job that has been due for longer than any other."""
+    """Return a job that has been due for longer than any other."""
     return {
         "_id": ObjectId(),
         "name": "work",
@@ -88,7 +88,7 @@ ODDITIES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("concurrency", [1, 5])
-async def test_garbage_is_set_aside_once_and_innocent_jobs_beside_it_run(
+async def test_garbage_is_quarantined_once_and_valid_jobs_run(
     db: AsyncDatabase[dict[str, Any]], concurrency: int
 ) -> None:
     garbage = [pending(**fields) for fields in GARBAGE.values()]
@@ -105,7 +105,7 @@ async def test_garbage_is_set_aside_once_and_innocent_jobs_beside_it_run(
     async with monque:
         await happenings.reach("job:error", len(garbage))
         await happenings.reach("job:complete", 5)
-        # Another round of looks and recoveries finds nothing more to complain of.
+        # Another round of queries and recoveries reports nothing new.
         await monque.enqueue("work", "the last one")
         await happenings.reach("job:complete", 6)
         await monque.run_until_idle()
@@ -128,7 +128,7 @@ async def test_garbage_is_set_aside_once_and_innocent_jobs_beside_it_run(
         assert not {"claimedBy", "lockedAt"} & set(found), what
 
 
-async def test_among_several_instances_each_is_told_by_one(
+async def test_among_several_instances_one_reports_each_document(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     garbage = [pending(**fields) for fields in GARBAGE.values()]
@@ -142,7 +142,7 @@ async def test_among_several_instances_each_is_told_by_one(
     async with instances[0], instances[1], instances[2]:
         for one in heard:
             await one.reach("changestream:connected")
-        # Abandoned ones, too: all look for them, and all find them at once.
+        # Stale ones, too: all instances search for them and find them at the same time.
         stale = [{**document, "_id": ObjectId(), "status": "processing"} for document in garbage]
         await jobs_in(db).insert_many([*garbage, *stale])
 
@@ -159,12 +159,12 @@ async def test_among_several_instances_each_is_told_by_one(
     told = [str(document["_id"]) for document in [*garbage, *stale]]
     counts = [sum(job_id in str(error) for error in errors) for job_id in told]
     assert max(counts) == 1
-    # What is abandoned and can be run is merely brought back.
+    # Stale documents that are valid jobs are recovered.
     assert sum(counts) == len(errors) == await jobs_in(db).count_documents({"status": "failed"})
 
 
 @pytest.mark.parametrize("concurrency", [1, 5])
-async def test_what_is_merely_unusual_runs(
+async def test_unusual_but_valid_jobs_run(
     db: AsyncDatabase[dict[str, Any]], concurrency: int
 ) -> None:
     await jobs_in(db).insert_many(
@@ -224,7 +224,7 @@ async def test_a_job_whose_id_is_a_document_harms_nothing(
         await jobs_in(db).insert_one(pending(_id={"tenant": 1, "number": 2}))
         await monque.enqueue("work", "innocent")
         await happenings.reach("job:start")
-        # For some heartbeats and passes of recovery.
+        # For some heartbeats and recovery passes.
         await asyncio.sleep(0.5)
         may_end.set()
 
@@ -237,7 +237,7 @@ async def test_a_job_whose_id_is_a_document_harms_nothing(
 
     assert "innocent" in [event.job.data for event in happenings.of("job:complete")]
     assert not happenings.of("changestream:error")
-    # It is run, or it is set aside.
+    # Each one either runs or is quarantined.
     errors = [event.error for event in happenings.of("job:error")]
     assert len(happenings.of("job:complete")) + len(errors) == 2
     assert all(isinstance(error, InvalidJobError) for error in errors)

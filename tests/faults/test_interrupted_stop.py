@@ -1,4 +1,4 @@
-"""Stopping in the middle of things, and while MongoDB does not answer."""
+"""Stopping in the middle of an operation, and while MongoDB does not answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def do_nothing(job: Job[Any]) -> None: ...
 
 
 @pytest.mark.parametrize("count", [1, 10])
-async def test_stop_lets_a_claim_under_way_finish_and_hands_it_back(
+async def test_stop_waits_for_a_pending_claim_and_hands_it_back(
     proxied_db: Any, proxy: Proxy, db: AsyncDatabase[dict[str, Any]], count: int
 ) -> None:
     monque = Monque(proxied_db)
@@ -49,7 +49,7 @@ async def test_stop_lets_a_claim_under_way_finish_and_hands_it_back(
     ] * count
 
 
-async def test_a_stop_that_cannot_wait_leaves_no_claim_that_nobody_runs(
+async def test_a_stop_with_timeout_zero_leaves_no_orphaned_claim(
     proxied_db: Any, proxy: Proxy, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(proxied_db)
@@ -67,7 +67,7 @@ async def test_a_stop_that_cannot_wait_leaves_no_claim_that_nobody_runs(
     assert [(job.status, job.claims) for job in jobs] == [("pending", 0)] * 10
 
 
-async def test_stop_waits_for_outcomes_under_way(
+async def test_stop_waits_for_pending_outcomes(
     proxied_db: Any, proxy: Proxy, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(proxied_db)
@@ -99,7 +99,7 @@ async def test_stop_gives_up_on_an_outcome_that_is_never_confirmed(
     async with monque:
         job = await monque.enqueue("work", 1)
         await fault.strikes()
-        # It returns although the reply comes only after it.
+        # `stop` returns although the reply comes only later.
         await monque.stop(timeout=0.2)
         fault.release()
 
@@ -119,12 +119,12 @@ async def test_stop_does_not_wait_for_a_stream_that_is_still_connecting(
     fault = proxy.strike("hold reply", opens_stream)
     await monque.start()
     await fault.strikes()
-    # It returns although the reply comes only after it.
+    # `stop` returns although the reply comes only later.
     await monque.stop()
     fault.release()
 
     assert not leftovers.tasks
     assert "changestream:connected" not in happenings.names
     assert not happenings.of("job:error")
-    # A thread that waits for MongoDB can only end when that answers.
+    # A thread that waits for MongoDB can end only after MongoDB answers.
     await eventually(lambda: not leftovers.threads)

@@ -1,4 +1,4 @@
-"""What a killed process leaves behind runs elsewhere, soon."""
+"""Jobs of a killed process soon run on another instance."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ async def test_jobs_of_a_killed_process_run_elsewhere_when_its_heartbeats_stop(
     assert [job.status for job in jobs] == ["completed"] * 5
     assert [job.claims for job in jobs] == [2] * 5
     assert [job.fail_count for job in jobs] == [0] * 5
-    # In a batch, as the victim may have claimed them, they would share a token.
+    # They share a token if the killed process claimed them in a batch.
     assert len(claimed_by_victim) < 5
     assert len({job.claim_token for job in jobs}) == 5

@@ -1,4 +1,4 @@
-"""A job of any length stays with its process as long as that lives."""
+"""A job stays with its process as long as the process lives, however long the job runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOCK_TIMEOUT = 3 * HEARTBEAT
 
 
 async def recover_like_node(db: AsyncDatabase[dict[str, Any]]) -> int:
-    """Take back what is locked too long, as an instance does that looks at nothing else."""
+    """Recover claims by `lock_timeout`, like an instance that checks nothing else."""
     result = await jobs_in(db).update_many(
         {
             "status": "processing",

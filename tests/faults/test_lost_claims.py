@@ -1,4 +1,4 @@
-"""A run whose claim was taken away writes nothing, and ends here."""
+"""A run whose claim was taken away writes nothing, and is cancelled."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ LOSSES: dict[str, dict[str, Any]] = {
         "$set": {"status": "pending", "nextRunAt": LATER},
         "$unset": {**CLAIM_FIELDS, "claimToken": ""},
     },
-    # Node leaves the token and the time; without a name the job is not claimed again.
+    # Node leaves the token and the time; with another name, the job is not claimed again.
     "recovered by Node": {
         "$set": {"status": "pending"},
         "$unset": {**CLAIM_FIELDS, "name": ""},
     },
     "cancelled": {"$set": {"status": "cancelled"}, "$unset": {**CLAIM_FIELDS, "claimToken": ""}},
 }
-"""Ways to lose a claim after which nobody here may claim the job again."""
+"""Ways to lose a claim after which no instance here may claim the job again."""
 
 
 def the_loss_of(job: Job[Any], happenings: Happenings, how: str = "") -> None:
@@ -90,7 +90,7 @@ async def test_a_run_that_lost_its_claim_is_cancelled_by_the_heartbeat_and_write
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["returns", "raises"])
-async def test_a_run_that_resists_its_cancellation_writes_nothing_either(
+async def test_a_run_that_suppresses_its_cancellation_writes_nothing(
     db: AsyncDatabase[dict[str, Any]], fails: bool
 ) -> None:
     monque = Monque(db, heartbeat_interval=0.1, recover_stale_jobs=False)
@@ -101,7 +101,7 @@ async def test_a_run_that_resists_its_cancellation_writes_nothing_either(
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            # Long enough for further heartbeats to find it still at work.
+            # Long enough for further heartbeats to find it still running.
             await asyncio.sleep(0.3)
             if fails:
                 raise RuntimeError("too late to matter") from None
@@ -118,7 +118,7 @@ async def test_a_run_that_resists_its_cancellation_writes_nothing_either(
     the_loss_of(job, happenings)
 
 
-async def test_a_loss_during_settling_is_told_once(
+async def test_a_claim_lost_during_settling_is_reported_once(
     proxied_db: Any, proxy: Proxy, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(proxied_db, heartbeat_interval=0.1, recover_stale_jobs=False)
@@ -133,7 +133,7 @@ async def test_a_loss_during_settling_is_told_once(
         await settling.strikes()
         await _take_away(db, job, "claimed by another")
         left = await jobs_in(db).find_one({"_id": job.id})
-        # Two heartbeats find that the claim is gone while its outcome is on its way.
+        # Two heartbeats find that the claim is lost while its outcome is being written.
         for _ in range(2):
             beat = proxy.strike("hold reply", renews)
             await beat.strikes()
@@ -196,7 +196,7 @@ async def test_a_thread_that_lost_its_claim_keeps_its_slot_and_writes_nothing_wh
         await _take_away(db, job, "claimed by another")
         left = await jobs_in(db).find_one({"_id": job.id})
         await happenings.reach("job:error")
-        # Two more heartbeats: the loss is told once however long the thread takes.
+        # Two more heartbeats: the loss is reported once, however long the thread takes.
         await monque.enqueue("blocking", "next")
         await asyncio.sleep(0.3)
         assert starts == ["long"], "the thread still has the only slot"
@@ -294,7 +294,7 @@ async def test_two_runs_of_one_job_that_end_together_settle_only_the_newer_claim
     assert "failReason" not in now
 
 
-async def test_a_claim_ahead_that_was_lost_is_never_run(
+async def test_a_prefetched_job_whose_claim_was_lost_never_runs(
     db: AsyncDatabase[dict[str, Any]], blocking_db: Database[dict[str, Any]]
 ) -> None:
     monque = Monque(db, heartbeat_interval=0.1, recover_stale_jobs=False)
@@ -309,8 +309,8 @@ async def test_a_claim_ahead_that_was_lost_is_never_run(
         ran.append(job.data)
         if len(ran) < 200 or thieves:
             return
-        # Short jobs until now: some that follow are claimed ahead, and while this blocks the loop
-        # none of them is started or handed back.
+        # The jobs were short until now, so some of the next ones are prefetched. While this one
+        # blocks the event loop, none of them is started or handed back.
         stolen = blocking_db["monque_jobs"].update_many(
             {"status": "processing", "data": {"$nin": ran}},
             {"$set": {"claimedBy": "another", "claimToken": newer}},
@@ -323,7 +323,7 @@ async def test_a_claim_ahead_that_was_lost_is_never_run(
     async with monque:
         await thieves.reach(1)
         lost = [job.data for job in await stored_jobs(db, claimToken=newer)]
-        # The second heartbeat from here was sent, and its answer seen, after the theft.
+        # The second heartbeat from here is sent and answered after the claim is taken.
         for _ in range(3):
             beaten = partial(_has_beaten_since, db, await stored(db, thieves[0]))
             await eventually(beaten)
@@ -333,7 +333,7 @@ async def test_a_claim_ahead_that_was_lost_is_never_run(
     assert sorted(ran + lost) == list(range(1000))
     errors = [event.error for event in happenings.of("job:error")]
     assert all(isinstance(error, OwnershipLostError) for error in errors)
-    # Of a claim that was lost before its answer came, nobody here knows.
+    # This instance knows nothing of a claim that was lost before its reply came.
     assert len(errors) <= len(lost)
 
 
@@ -345,7 +345,7 @@ async def _take_away(db: AsyncDatabase[dict[str, Any]], job: Job[Any], how: str)
     if how == "deleted":
         await jobs_in(db).delete_one({"_id": job.id})
         return
-    # Aged as a stale claim is, so that a write in passing would show.
+    # Backdated like a stale claim, so that any write to it would show.
     update = {key: dict(change) for key, change in LOSSES[how].items()}
     update["$set"]["updatedAt"] = datetime.now(UTC) - timedelta(hours=1)
     await jobs_in(db).update_one({"_id": job.id}, update)

@@ -1,4 +1,4 @@
-"""Writes that MongoDB made although it could not say so."""
+"""Writes that MongoDB executed although its reply was lost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def reads_back(command: Mapping[str, Any]) -> bool:
 
 
 def check_errors(happenings: Happenings) -> None:
-    """Check that nothing worse was told than the connection that broke."""
+    """Check that nothing but connection errors was reported."""
     for event in happenings.of("job:error"):
         assert isinstance(event.error, MonqueConnectionError), event.error
 
@@ -41,7 +41,7 @@ def check_errors(happenings: Happenings) -> None:
 async def test_claims_whose_reply_was_lost_run_exactly_once(
     proxied_db: Any, proxy: Proxy, db: AsyncDatabase[dict[str, Any]], count: int, test: Any
 ) -> None:
-    # The heartbeat is too slow for recovery to help.
+    # The heartbeat is too slow for recovery to matter.
     monque = Monque(proxied_db, worker_concurrency=10, heartbeat_interval=600, poll_interval=0.1)
     happenings = Happenings(monque)
     ran = Tally[int]()
@@ -63,7 +63,7 @@ async def test_claims_whose_reply_was_lost_run_exactly_once(
 
 
 @pytest.mark.parametrize("proxied_db", ["async"], indirect=True)
-async def test_a_claim_that_reaches_the_server_late_is_run_too(
+async def test_a_claim_that_reaches_the_server_late_runs_as_well(
     proxied_db: Any, proxy: Proxy, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(
@@ -82,7 +82,7 @@ async def test_a_claim_that_reaches_the_server_late_is_run_too(
 
     await monque.enqueue_many("work", ["late 1", "late 2"])
     fault = proxy.strike("deliver late", claims_together)
-    # What the late claim finds must still be there: nobody else gets through either.
+    # The late claim must find the job unclaimed, so no other claim may get through.
     barrier = proxy.strike("hold request", claims)
     async with monque:
         await fault.strikes()

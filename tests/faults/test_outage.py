@@ -1,4 +1,4 @@
-"""The database away for a while: nothing is lost, nothing runs twice."""
+"""An outage of the database: nothing is lost, nothing runs twice."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 HEARTBEAT = 0.5
 AWAY_SECONDS = 4 * HEARTBEAT
-"""Longer than it takes for claims to look abandoned."""
+"""Longer than it takes for claims to become stale."""
 
 FAILING = ("retries", "fails", "recurs-failing")
 OUTCOMES = {
@@ -38,7 +38,7 @@ OUTCOMES = {
 
 
 class Workplace:
-    """An instance with jobs of every outcome at work, and another that would like to have them."""
+    """An instance that runs jobs of every outcome, and a rival that competes for them."""
 
     def __init__(self, db: object, jobs: AsyncDatabase[dict[str, Any]]) -> None:
         self.worker, self.rival = (
@@ -60,7 +60,7 @@ class Workplace:
             self.rival.worker(name, self._run)
 
     async def open(self) -> None:
-        """Store the jobs and start them all in one of the instances."""
+        """Store the jobs and start them all on one of the instances."""
         await self.worker.enqueue_many("succeeds", range(20))
         await self.worker.enqueue_many("retries", range(3))
         await self.worker.enqueue_many("fails", range(3), max_retries=1)
@@ -76,21 +76,21 @@ class Workplace:
         assert self.worker.is_healthy
 
     async def end_runs(self) -> None:
-        """Let all runs end, and wait until both instances miss the database.
+        """End all runs, and wait until both instances notice the outage.
 
-        That takes as long as the driver keeps trying: it knows of no outage, only of attempts,
-        and an attempt that is under way when the database is back has nothing to tell.
+        That takes as long as the driver retries: it does not report an outage, only failed
+        attempts, and an attempt that succeeds after the outage reports nothing.
         """
         self._may_end.set()
         for seen in (self.happenings, self.elsewhere):
             await seen.reach("job:error")
 
     async def close(self) -> None:
-        """Wait until everything is settled, and check that it was once and well."""
+        """Wait until everything is settled, and check that each outcome was written once."""
         await eventually(lambda: self.worker.is_healthy)
         await self.happenings.reach("job:complete", 21)
         await self.happenings.reach("job:fail", 7)
-        # Long enough for what looks abandoned to be recovered.
+        # Long enough for stale claims to be recovered.
         await asyncio.sleep(2 * HEARTBEAT)
         await self.rival.stop()
         await self.worker.stop()
@@ -113,10 +113,10 @@ class Workplace:
 
 
 @pytest.mark.parametrize("how", ["frozen", "killed"])
-async def test_outcomes_that_cannot_be_written_are_kept_until_they_can(
+async def test_outcomes_are_kept_until_they_can_be_written(
     frail_mongo: LocalMongo, node: Node, how: str
 ) -> None:
-    # A second is an outage on no machine, however busy; attempts that fail do not queue up.
+    # No machine takes a one-second stall for an outage; failed attempts do not queue up.
     patience: dict[str, Any] = {
         "serverSelectionTimeoutMS": 1000,
         "socketTimeoutMS": 1000,
@@ -145,7 +145,7 @@ async def test_outcomes_that_cannot_be_written_are_kept_until_they_can(
                 await workplace.close()
 
 
-async def test_an_idle_instance_lives_through_every_outage_and_tells_of_each_once(
+async def test_an_idle_instance_survives_every_outage_and_reports_each_once(
     frail_mongo: LocalMongo, node: Node
 ) -> None:
     async with AsyncMongoClient[dict[str, Any]](
@@ -160,7 +160,7 @@ async def test_an_idle_instance_lives_through_every_outage_and_tells_of_each_onc
 
         async with monque:
             for outage in (1, 2):
-                # The driver may have mended a stream by itself, of which nothing is told.
+                # The driver may have resumed the stream by itself, which is not reported.
                 await eventually(lambda: happenings.follows_changes)
                 await asyncio.to_thread(node.kill)
                 await happenings.reach("job:error", outage)

@@ -1,4 +1,4 @@
-"""A job that kills its process cannot do so for ever, nor drag others with it."""
+"""A job that kills its process is given up, and other jobs survive it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_a_job_that_kills_its_process_every_time_ends_as_failed(
     assert (dead.claimed_by, dead.locked_at, dead.last_heartbeat) == (None, None, None)
 
 
-async def test_a_recurring_job_that_kills_its_process_leaves_a_failed_occurrence_and_lives_on(
+async def test_a_recurring_job_that_kills_its_process_leaves_a_failed_occurrence_and_continues(
     db: AsyncDatabase[dict[str, Any]], uri: str
 ) -> None:
     doctor = Monque(db, **DOCTOR)
@@ -85,7 +85,7 @@ async def test_a_recurring_job_that_kills_its_process_leaves_a_failed_occurrence
     assert "died" in occurrence.fail_reason
 
 
-async def test_innocent_jobs_beside_a_poison_job_complete_in_the_end(
+async def test_other_jobs_complete_despite_a_poison_job(
     db: AsyncDatabase[dict[str, Any]], uri: str
 ) -> None:
     producer = Monque(db)

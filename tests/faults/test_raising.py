@@ -1,4 +1,4 @@
-"""Handlers, middleware and listeners that raise whatever Python lets them raise."""
+"""Handlers, middleware and listeners that raise anything that Python can raise."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class WordlessError(Exception):
 
 
 class Trap(str):
-    """Text that raises whatever is done to it."""
+    """A text that raises whatever is done to it."""
 
     __slots__ = ()
 
@@ -115,7 +115,7 @@ RAISED: dict[str, tuple[BaseException, str]] = {
 }
 
 
-# What pytest can hand on when it is logged.
+# Exceptions that pytest can handle when they are logged.
 LOGGABLE = [name for name in RAISED if name not in {"huge", "surrogate"}]
 
 
@@ -127,7 +127,7 @@ def raise_it(job: Any) -> None:
 
 
 def register(monque: Monque, kind: str) -> None:
-    """Let something of that kind raise what its jobs say, in the one slot there is."""
+    """Run jobs whose handler, middleware or listener raises what the job asks for, in one slot."""
 
     async def on_the_loop(job: Job[str]) -> None:
         raise_it(job)
@@ -145,7 +145,7 @@ def register(monque: Monque, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["coroutine", "function", "middleware"])
-async def test_whatever_is_raised_is_a_failure_of_that_job_and_of_nothing_else(
+async def test_any_exception_fails_its_own_job_only(
     db: Db, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     monque = Monque(db, max_retries=1, **NO_POLLS)
@@ -173,7 +173,7 @@ async def test_whatever_is_raised_is_a_failure_of_that_job_and_of_nothing_else(
     assert not caplog.records, "asyncio complains of what nobody retrieved"
 
 
-async def test_without_a_listener_all_of_it_is_logged(
+async def test_without_a_listener_every_exception_is_logged(
     db: Db, caplog: pytest.LogCaptureFixture
 ) -> None:
     monque = Monque(db, max_retries=1, **NO_POLLS)
@@ -189,7 +189,7 @@ async def test_without_a_listener_all_of_it_is_logged(
 
 
 @pytest.mark.parametrize("kind", ["at once", "in a task"])
-async def test_whatever_a_listener_raises_harms_nothing(
+async def test_exceptions_of_listeners_do_no_harm(
     db: Db, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     monque = Monque(db, **NO_POLLS)
@@ -215,12 +215,12 @@ async def test_whatever_a_listener_raises_harms_nothing(
     assert await count_by_status(db) == {"completed": len(LOGGABLE)}
     assert {record.name for record in caplog.records} == {"monque"}
     told = [record.exc_info[1] for record in caplog.records if record.exc_info]
-    # A task that is cancelled has nothing to complain of, and one error cannot even be shown.
+    # A cancelled task is not reported by asyncio, and one error cannot even be formatted.
     quiet = {"mute", "cancellation"} if kind == "in a task" else {"mute"}
     assert all(any(one is RAISED[name][0] for one in told) for name in {*LOGGABLE} - quiet)
 
 
-async def test_what_a_thread_raises_after_stop_gave_up_on_it_is_nobody_s_complaint(
+async def test_an_exception_of_an_abandoned_thread_is_not_logged_by_asyncio(
     db: Db, caplog: pytest.LogCaptureFixture
 ) -> None:
     monque = Monque(db, **NO_POLLS)
@@ -239,7 +239,7 @@ async def test_what_a_thread_raises_after_stop_gave_up_on_it_is_nobody_s_complai
     await monque.stop(timeout=0)
     may_end.set()
     await asyncio.to_thread(has_ended.wait, 120)
-    # For the thread to hand over what it has raised.
+    # Give the thread time to hand over its exception.
     await asyncio.sleep(0.1)
     gc.collect()
     assert not caplog.records

@@ -1,4 +1,4 @@
-"""Documents that the server lets nobody change, as a validator of the collection may have it."""
+"""Documents that the server does not allow to change, for example because of a validator."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AGES_AGO = datetime.now(UTC) - timedelta(days=1)
 
 
 def a_document(**fields: object) -> dict[str, Any]:
-    """Give a job that has been due for longer than any other."""
+    """Return a job that has been due for longer than any other."""
     return {
         "_id": ObjectId(),
         "name": "work",
@@ -40,12 +40,12 @@ def a_document(**fields: object) -> dict[str, Any]:
 
 
 async def forbid(db: Db, validator: dict[str, Any]) -> None:
-    """Let the server refuse every write after which a document is not as the validator says."""
+    """Make the server reject every write whose result violates the validator."""
     await db.command("collMod", "monque_jobs", validator=validator)
 
 
 @pytest.mark.parametrize("concurrency", [1, 5])
-async def test_a_job_that_cannot_be_claimed_is_told_once_and_its_neighbours_run(
+async def test_a_job_that_cannot_be_claimed_is_reported_once_and_others_run(
     db: Db, concurrency: int
 ) -> None:
     monque = Monque(db, poll_interval=0.02, heartbeat_interval=0.1)
@@ -64,7 +64,7 @@ async def test_a_job_that_cannot_be_claimed_is_told_once_and_its_neighbours_run(
     async with monque:
         await happenings.reach("job:complete", 3)
         await happenings.reach("job:error", 2)
-        # Others that come pass them, too, and nothing more is said of them.
+        # Later jobs are claimed as well, and the rejected ones are not reported again.
         for number in range(4):
             await monque.enqueue("work", "later")
             await happenings.reach("job:complete", 4 + number)
@@ -74,7 +74,7 @@ async def test_a_job_that_cannot_be_claimed_is_told_once_and_its_neighbours_run(
     assert [type(error) for error in errors] == [InvalidJobError] * 2
     for document in refused:
         assert sum(str(document["_id"]) in str(error) for error in errors) == 1
-        # It is the validator that may be wrong: nothing is failed for it.
+        # The validator itself may be wrong: no job is failed because of it.
         assert await jobs_in(db).find_one({"_id": document["_id"]}) is not None
     assert await count_by_status(db) == {"completed": 7, "pending": 2}
 
@@ -94,7 +94,7 @@ async def test_a_job_that_could_not_be_claimed_runs_once_it_can_be(
     await forbid(db, {"data": {"$ne": "untouchable"}})
     async with monque:
         await happenings.reach("job:error")
-        # It is tried again and again meanwhile.
+        # The claim is retried in the meantime.
         await asyncio.sleep(0.5)
         await forbid(db, {})
         (done,) = await happenings.reach("job:complete")
@@ -104,7 +104,7 @@ async def test_a_job_that_could_not_be_claimed_runs_once_it_can_be(
 
 
 @pytest.mark.parametrize("concurrency", [1, 5])
-async def test_a_validator_that_forbids_every_claim_is_not_told_for_every_job(
+async def test_a_validator_that_refuses_every_claim_is_not_reported_for_every_job(
     db: Db, monkeypatch: pytest.MonkeyPatch, concurrency: int
 ) -> None:
     monkeypatch.setattr(quarantine, "MOST_SKIPPED", 5)
@@ -120,7 +120,7 @@ async def test_a_validator_that_forbids_every_claim_is_not_told_for_every_job(
     await monque.enqueue_many("work", range(50))
     async with monque:
         await happenings.reach("job:error", 6)
-        # For some more looks.
+        # For a few more claim attempts.
         await asyncio.sleep(0.2)
         assert len(happenings.of("job:error")) <= 6 + concurrency
         assert await count_by_status(db) == {"pending": 50}
@@ -128,7 +128,7 @@ async def test_a_validator_that_forbids_every_claim_is_not_told_for_every_job(
         await happenings.reach("job:complete", 50)
 
 
-async def test_a_claim_that_cannot_be_renewed_costs_no_other(db: Db) -> None:
+async def test_a_claim_that_cannot_be_renewed_does_not_affect_others(db: Db) -> None:
     first = Monque(db, heartbeat_interval=0.2)
     happenings = Happenings(first)
     may_end = asyncio.Event()
@@ -145,11 +145,11 @@ async def test_a_claim_that_cannot_be_renewed_costs_no_other(db: Db) -> None:
         begun = datetime.now(UTC)
         await forbid(db, {"data": {"$ne": "untouchable"}})
         await happenings.reach("job:error")
-        # Three heartbeats later a claim that is not renewed is anybody's.
+        # Three heartbeats later, a claim that is not renewed is stale.
         await asyncio.sleep(1)
         second = Monque(db, heartbeat_interval=0.2)
         watched = Happenings(second)
-        # Nor can it be recovered, which keeps nobody from starting.
+        # Recovery fails as well, but does not keep an instance from starting.
         await second.initialize()
         renewed = jobs_in(db).find({"data": {"$ne": "untouchable"}})
         assert all([job["lastHeartbeat"] > begun async for job in renewed])
@@ -158,13 +158,13 @@ async def test_a_claim_that_cannot_be_renewed_costs_no_other(db: Db) -> None:
         may_end.set()
         await happenings.reach("job:complete", 4)
 
-    # It is told once, however many heartbeats it fails.
+    # It is reported once, however many heartbeats fail.
     (event,) = happenings.of("job:error")
     assert isinstance(event.error, OperationFailure)
     assert not watched.of("stale:recovered")
 
 
-async def test_a_stale_job_that_cannot_be_taken_back_keeps_no_other_from_it(db: Db) -> None:
+async def test_a_stale_job_that_cannot_be_recovered_does_not_block_others(db: Db) -> None:
     monque = Monque(db, heartbeat_interval=0.1)
     happenings = Happenings(monque)
 
@@ -183,14 +183,14 @@ async def test_a_stale_job_that_cannot_be_taken_back_keeps_no_other_from_it(db: 
     async with monque:
         await happenings.reach("job:complete", 3)
         await happenings.reach("job:error", 2)
-        # For some more passes of recovery.
+        # For some more recovery passes.
         await asyncio.sleep(0.5)
 
     assert len(happenings.of("job:error")) == 2
     assert await count_by_status(db) == {"completed": 3, "processing": 2}
 
 
-async def test_a_success_that_the_server_refuses_is_told_once_and_never_lost(db: Db) -> None:
+async def test_a_success_that_the_server_refuses_is_reported_once_and_never_lost(db: Db) -> None:
     monque = Monque(db, heartbeat_interval=0.1, poll_interval=0.02)
     happenings = Happenings(monque)
     runs = Tally[str]()
@@ -205,7 +205,7 @@ async def test_a_success_that_the_server_refuses_is_told_once_and_never_lost(db:
         refused = await monque.enqueue("work", "refused")
         (event,) = await happenings.reach("job:error")
         assert event.job.id == refused.id
-        # Its slot is free, its claim is kept, and it is tried again and again in silence.
+        # Its slot is free, its claim is kept, and the write is retried without further reports.
         await monque.enqueue("work", "next")
         await happenings.reach("job:complete")
         await asyncio.sleep(0.5)

@@ -1,4 +1,4 @@
-"""Processes whose wall clocks are wrong keep the server's time."""
+"""Processes whose wall clocks are wrong use the server's time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_a_wrong_wall_clock_changes_nothing(
     ):
         (ready,) = await wrong.hear("ready")
         assert abs(ready["now"] - datetime.now(UTC).timestamp()) > HOUR / 2
-        # Due by the server's clock, which is this machine's.
+        # Due by the server's clock, which is the true clock of this machine.
         await wrong.hear("started")
         running = await stored(db, due)
         assert running.locked_at is not None
@@ -48,7 +48,7 @@ async def test_a_wrong_wall_clock_changes_nothing(
         now = datetime.now(UTC)
         for instant in (running.locked_at, running.last_heartbeat, running.updated_at):
             assert abs(instant - now) < NEARLY
-        # For several passes of recovery on both sides, nobody takes the other for dead.
+        # During several recovery passes on both sides, neither treats the other as dead.
         for number in range(4):
             await right.enqueue("in-thread", number, delay=0.3)
             await happenings.reach("job:complete", number + 1)

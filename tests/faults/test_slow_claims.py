@@ -1,4 +1,4 @@
-"""Claims that take long: what they hold so far is neither lost nor run twice."""
+"""Slow claims: the jobs that they hold are neither lost nor run twice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.support.proxy import Proxy
 
 PATIENT: dict[str, Any] = {"heartbeat_interval": 600, "lock_timeout": 7200}
-"""Heartbeats too slow for recovery to help."""
+"""Heartbeats that are too slow for recovery to matter."""
 
 
 def claims_alone(command: Mapping[str, Any]) -> bool:
@@ -60,7 +60,7 @@ async def test_a_stop_in_the_middle_of_a_claim_hands_back_all_of_it(
 
 
 @pytest.mark.parametrize("proxied_db", ["async"], indirect=True)
-async def test_a_stop_soon_after_a_lost_reply_hands_back_what_came_late(
+async def test_a_stop_after_a_lost_reply_hands_back_jobs_of_a_late_claim(
     proxied_db: Any, proxy: Proxy, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(proxied_db, **PATIENT)
@@ -75,7 +75,7 @@ async def test_a_stop_soon_after_a_lost_reply_hands_back_what_came_late(
     fault = proxy.strike("deliver late", claims)
     await monque.start()
     await fault.strikes()
-    # It is claimed a second time, so that the first claim finds another job when it arrives.
+    # Claim it a second time, so that the first claim finds another job when it arrives.
     await started.reach(1)
     await monque.enqueue("work", "second", run_at=datetime.now(UTC) - timedelta(hours=1))
     fault.release()
@@ -113,7 +113,7 @@ async def test_a_claim_whose_stamp_is_old_when_the_reply_comes_is_read_back_firs
 
 
 @pytest.mark.parametrize("count", [1, 5], ids=["single", "batch"])
-async def test_a_claim_whose_reply_took_too_long_is_not_run_if_another_has_it_by_then(
+async def test_a_job_of_a_slow_claim_does_not_run_if_another_instance_has_it(
     proxied_db: Any, proxy: Proxy, db: AsyncDatabase[dict[str, Any]], count: int
 ) -> None:
     monque = Monque(

@@ -1,4 +1,4 @@
-"""Stopping while the database is away."""
+"""Stopping during an outage of the database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 async def test_stop_returns_while_the_database_is_away(
     frail_mongo: LocalMongo, node: Node, how: str
 ) -> None:
-    """With clients as they are by default, which wait for ever for an answer."""
+    """Clients with default options wait for an answer without a limit."""
     name = f"stop_{uuid4().hex}"
     leftovers = Leftovers()
     with MongoClient[dict[str, Any]](frail_mongo.uri) as blocking:
@@ -44,7 +44,7 @@ async def test_stop_returns_while_the_database_is_away(
             for happenings in seen:
                 await happenings.reach("job:start")
             await asyncio.to_thread(getattr(node, how))
-            # It returns although MongoDB answers only after it.
+            # `stop` returns although MongoDB answers only later.
             await asyncio.gather(*(instance.stop(timeout=1) for instance in instances))
             left = leftovers.tasks
             await asyncio.to_thread(node.resume if how == "suspend" else node.start)
@@ -60,7 +60,7 @@ async def test_stop_returns_while_the_database_is_away(
                 ]
                 assert [job.id for job in told.incomplete_jobs] == [started.job.id]
 
-            # What could not be handed back is recovered by whoever comes next.
+            # The next instance recovers what could not be handed back.
             successor = Monque(client[name], heartbeat_interval=0.2)
             happenings = Happenings(successor)
 

@@ -11,10 +11,10 @@ from bson import ObjectId
 from bson.raw_bson import RawBSONDocument
 from pymongo.write_concern import WriteConcern
 
-from monque_core import InvalidJobError, Job, JobSelector, Monque
+from monque_core import InvalidJobError, JobSelector, Monque
 from tests.support.happenings import Happenings
+from tests.support.quarantined import assert_quarantined_once
 from tests.support.stored import jobs_in
-from tests.support.tally import Tally
 
 if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
@@ -27,7 +27,7 @@ AGES_AGO = datetime.now(UTC) - timedelta(days=1)
 
 
 async def put(db: Db, **fields: object) -> ObjectId:
-    """Store a job of which every text that has GARBAGE in it is no UTF-8."""
+    """Store a job in which every text that contains GARBAGE is invalid UTF-8."""
     document = {
         "_id": ObjectId(),
         "name": "work",
@@ -52,32 +52,18 @@ async def status_of(db: Db, job_id: ObjectId) -> str:
 
 
 @pytest.mark.parametrize("concurrency", [1, 5])
-async def test_they_are_set_aside_once_and_their_neighbours_run(
+async def test_they_are_quarantined_once_and_other_jobs_run(
     any_db: AnyDatabase, db: Db, concurrency: int
 ) -> None:
     garbage = [await put(db), await put(db, failReason="GARBAGE"), await put(db, claims="GARBAGE")]
-    monque = Monque(any_db, poll_interval=0.05, heartbeat_interval=0.1)
-    happenings = Happenings(monque)
-    ran = Tally[str]()
 
-    @monque.worker("work", concurrency=concurrency)
-    async def note(job: Job[str]) -> None:
-        ran.add(job.data)
+    await assert_quarantined_once(any_db, garbage, concurrency)
 
-    await monque.enqueue_many("work", ["one", "two", "three"])
-    async with monque:
-        await happenings.reach("job:complete", 3)
-        await monque.run_until_idle()
-
-    assert sorted(ran) == ["one", "three", "two"]
-    errors = [event.error for event in happenings.of("job:error")]
-    assert [type(error) for error in errors] == [InvalidJobError] * 3
     for job_id in garbage:
-        assert sum(str(job_id) in str(error) for error in errors) == 1
         assert await status_of(db, job_id) == "failed"
 
 
-async def test_one_that_was_claimed_is_set_aside_by_recovery_and_hides_no_other(db: Db) -> None:
+async def test_a_claimed_one_is_quarantined_by_recovery_and_hides_no_other(db: Db) -> None:
     garbage = await put(db, status="processing")
     sound = await put(db, status="processing", data="sound")
     monque = Monque(db)
@@ -91,7 +77,7 @@ async def test_one_that_was_claimed_is_set_aside_by_recovery_and_hides_no_other(
     assert await status_of(db, sound) == "pending"
 
 
-async def test_whoever_looks_sees_the_others(db: Db) -> None:
+async def test_queries_return_the_other_jobs(db: Db) -> None:
     garbage, sound = await put(db), await put(db, data="sound")
     await put(db, name="GARBAGE", data=1)
     monque = Monque(db)
@@ -108,7 +94,7 @@ async def test_whoever_looks_sees_the_others(db: Db) -> None:
     assert await monque.delete_job(garbage)
 
 
-async def test_an_active_one_with_the_same_key_says_so(db: Db) -> None:
+async def test_an_active_one_with_the_same_key_is_named_in_the_error(db: Db) -> None:
     await put(db, uniqueKey="only once")
     monque = Monque(db)
     with pytest.raises(InvalidJobError, match="cannot be decoded"):
@@ -119,7 +105,7 @@ async def test_an_active_one_with_the_same_key_says_so(db: Db) -> None:
         await monque.schedule("@daily", "work", 1, unique_key="only once")
 
 
-async def test_they_are_set_aside_at_once_though_no_majority_has_their_claim(db: Db) -> None:
+async def test_they_are_quarantined_at_once_without_a_majority_for_their_claim(db: Db) -> None:
     garbage = [await put(db) for _ in range(8)]
     monque = Monque(db.with_options(write_concern=WriteConcern(1)))
     happenings = Happenings(monque)

@@ -1,4 +1,4 @@
-"""Jobs that wait for a write which fails or does not end."""
+"""Concurrent `enqueue` calls that wait for a write which fails or hangs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def inserts_several(command: Mapping[str, Any]) -> bool:
     return inserts(command) and len(command.get("documents", ())) > 1
 
 
-async def test_an_outage_fails_all_who_waited_and_nobody_after_it(
+async def test_an_outage_fails_all_waiting_callers_and_no_later_one(
     proxied_db: Any, proxy: Proxy, db: Db
 ) -> None:
     monque = Monque(proxied_db)
@@ -44,14 +44,14 @@ async def test_an_outage_fails_all_who_waited_and_nobody_after_it(
 
     assert fault.has_struck
     assert [type(result) for result in results] == [MonqueConnectionError] * 5
-    # Raising writes into an exception: no two callers share one.
+    # Raising an exception modifies it, so no two callers share one.
     assert len(set(map(id, results))) == 5
-    # The first was written, though nobody could say so; the rest were never sent.
+    # The first was written but not confirmed; the rest were never sent.
     assert [job.data for job in await stored_jobs(db)] == [0, afterwards.data]
 
 
 @pytest.mark.parametrize("proxied_db", ["async"], indirect=True)
-async def test_a_reply_that_does_not_come_holds_up_no_one_else_for_long(
+async def test_a_missing_reply_delays_other_callers_only_briefly(
     proxied_db: Any, proxy: Proxy, db: Db
 ) -> None:
     monque = Monque(proxied_db)
@@ -70,9 +70,7 @@ async def test_a_reply_that_does_not_come_holds_up_no_one_else_for_long(
 
 
 @pytest.mark.parametrize("proxied_db", ["async"], indirect=True)
-async def test_a_group_that_nobody_waits_for_any_more_is_called_off(
-    proxied_db: Any, proxy: Proxy
-) -> None:
+async def test_a_batch_without_waiting_callers_is_cancelled(proxied_db: Any, proxy: Proxy) -> None:
     monque = Monque(proxied_db)
     await monque.initialize()
     fault = proxy.strike("hold reply", inserts_several)
@@ -84,7 +82,7 @@ async def test_a_group_that_nobody_waits_for_any_more_is_called_off(
     await asyncio.wait(tasks)
     await eventually(lambda: _writers() == 0)
 
-    # The next is not kept waiting by what was called off.
+    # The next call does not wait for the cancelled write.
     assert (await monque.enqueue("work", "afterwards")).data == "afterwards"
     await monque.stop()
 

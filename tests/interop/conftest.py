@@ -1,4 +1,4 @@
-"""Node, what it needs, and workers in it."""
+"""Fixtures for Node: its packages and its workers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.interop.neighbour import Neighbour
+from tests.interop.node_worker import NodeWorker
 from tests.support.pages import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    StartNeighbour = Callable[..., Awaitable[Neighbour]]
+    StartNodeWorker = Callable[..., Awaitable[NodeWorker]]
 
 _SOURCES = Path(__file__).with_name("node")
 _OLDEST_NODE = (20, 19)
@@ -29,7 +29,7 @@ _LONGEST_INSTALL = 200
 
 @pytest.fixture(scope="session")
 def node_modules() -> Path:
-    """Give the packages of the Node side, installed once for each version of their lock file."""
+    """Return the directory with the packages of the Node side, installed once per lock file."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         pytest.skip("node and npm are not installed")
@@ -52,7 +52,7 @@ def node_modules() -> Path:
 
 
 def _install(npm: str, place: Path) -> str:
-    """Install what the lock file names; give what went wrong."""
+    """Install what the lock file names; return the error output if this fails."""
     for name in ("package.json", "package-lock.json"):
         shutil.copy(_SOURCES / name, place)
     try:
@@ -71,20 +71,20 @@ def _install(npm: str, place: Path) -> str:
 
 
 @pytest.fixture
-async def start_neighbour(
+async def start_node_worker(
     node_modules: Path, uri: str, database_name: str
-) -> AsyncIterator[StartNeighbour]:
-    """Give a way to start workers in Node, which end with the test."""
-    async with AsyncExitStack() as neighbours:
+) -> AsyncIterator[StartNodeWorker]:
+    """Yield a function that starts workers in Node, which end with the test."""
+    async with AsyncExitStack() as workers:
 
-        async def start(**options: Any) -> Neighbour:
-            neighbour = Neighbour(node_modules, uri, database_name, **options)
-            return await neighbours.enter_async_context(neighbour)
+        async def start(**options: Any) -> NodeWorker:
+            node_worker = NodeWorker(node_modules, uri, database_name, **options)
+            return await workers.enter_async_context(node_worker)
 
         yield start
 
 
 @pytest.fixture
-async def neighbour(start_neighbour: StartNeighbour) -> Neighbour:
-    """Give one of them, with the options it has by default."""
-    return await start_neighbour()
+async def node_worker(start_node_worker: StartNodeWorker) -> NodeWorker:
+    """Yield a Node worker with default options."""
+    return await start_node_worker()

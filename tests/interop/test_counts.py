@@ -1,4 +1,4 @@
-"""Counts that Node knows nothing of: it leaves them behind, and nobody suffers for it."""
+"""Claim counts, which Node does not know and leaves unchanged, do no harm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.tally import Tally
 if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
 
-    from tests.interop.neighbour import Neighbour
+    from tests.interop.node_worker import NodeWorker
 
 _JOBS = 20
 
@@ -23,7 +23,7 @@ async def _fail(job: Job[Any]) -> None:
 
 
 async def test_jobs_that_node_retries_after_python_gave_them_up_run_together_again(
-    neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
+    node_worker: NodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     failing = Monque(db, max_retries=2, base_retry_interval=0.001)
     failing.worker("import", _fail, concurrency=_JOBS)
@@ -34,14 +34,14 @@ async def test_jobs_that_node_retries_after_python_gave_them_up_run_together_aga
     assert {(job.status, job.claims) for job in await stored_jobs(db)} == {("failed", 2)}
 
     for job in jobs:
-        await neighbour.retry(job)
+        await node_worker.retry(job)
     monque = Monque(db, max_retries=2)
     started: Tally[int] = Tally()
 
     @monque.worker("import", concurrency=_JOBS)
     async def run(job: Job[int]) -> None:
         started.add(job.data)
-        # Jobs that were interrupted would be claimed one by one, each when the last has ended.
+        # Interrupted jobs would be claimed one at a time, each after the previous one ended.
         await started.reach(_JOBS)
 
     await monque.run_until_idle()
@@ -50,13 +50,13 @@ async def test_jobs_that_node_retries_after_python_gave_them_up_run_together_aga
 
 
 async def test_a_job_that_node_retries_has_all_its_runs_before_it_in_python(
-    neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
+    node_worker: NodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     failing = Monque(db, max_retries=1)
     failing.worker("import", _fail)
     job = await failing.enqueue("import", 1)
     await failing.run_until_idle()
-    await neighbour.retry(job)
+    await node_worker.retry(job)
 
     monque = Monque(db, max_retries=2)
     monque.worker("import", _fail)
@@ -67,8 +67,8 @@ async def test_a_job_that_node_retries_has_all_its_runs_before_it_in_python(
     assert (failure.job.fail_count, failure.job.claims) == (1, 1)
 
 
-async def test_a_schedule_that_node_moved_to_its_next_tick_is_not_taken_for_interrupted(
-    neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
+async def test_a_schedule_that_node_moved_to_its_next_tick_does_not_count_as_interrupted(
+    node_worker: NodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(db, max_retries=3)
     schedule = await monque.schedule("@daily", "report", None, unique_key="daily")
@@ -76,9 +76,9 @@ async def test_a_schedule_that_node_moved_to_its_next_tick_is_not_taken_for_inte
     interrupted_twice = {"claims": 2, "claimedAt": now - timedelta(minutes=9)}
     due = {"nextRunAt": now - timedelta(minutes=10)}
     await jobs_in(db).update_one({"_id": schedule.id}, {"$set": interrupted_twice | due})
-    await neighbour.work("report")
-    await neighbour.see_end(schedule)
-    await neighbour.kill()
+    await node_worker.work("report")
+    await node_worker.see_end(schedule)
+    await node_worker.kill()
     assert (await stored(db, schedule)).claims == 2
 
     due_again = {"nextRunAt": now - timedelta(minutes=1)}

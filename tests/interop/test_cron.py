@@ -1,4 +1,4 @@
-"""Cron expressions fire when they do in Node, and Node accepts every one that is stored."""
+"""Cron expressions fire at the same times in Node, and Node accepts all that are stored."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from monque_core import InvalidCronError, next_cron_run
 from monque_core.jobs.cron import canonical_cron
-from tests.interop.neighbour import NeighbourError
+from tests.interop.node_worker import NodeError
 
 if TYPE_CHECKING:
-    from tests.interop.neighbour import Neighbour
+    from tests.interop.node_worker import NodeWorker
 
 _EXPRESSIONS = 400
 _TICKS = 4
@@ -30,7 +30,7 @@ _NAMES = {
 
 
 def _any_expression(dice: random.Random) -> str:
-    """Return five or six fields, or fewer now and then, of all that a field can hold."""
+    """Return five or six cron fields, sometimes fewer, with every syntax a field may have."""
     fields = [_any_field(dice, kind) for kind in _LIMITS]
     return " ".join(fields[-dice.choice([6, 6, 5, 5, 5, 5, 4, 3, 2, 1]) :])
 
@@ -64,10 +64,12 @@ def _any_value(dice: random.Random, kind: str) -> str:
     return str(value)
 
 
-async def _ticks_in_node(neighbour: Neighbour, cron: str, after: datetime) -> list[datetime] | None:
+async def _ticks_in_node(
+    node_worker: NodeWorker, cron: str, after: datetime
+) -> list[datetime] | None:
     try:
-        return await neighbour.ticks(cron, after, _TICKS)
-    except NeighbourError:
+        return await node_worker.ticks(cron, after, _TICKS)
+    except NodeError:
         return None
 
 
@@ -81,19 +83,19 @@ def _ticks(cron: str, after: datetime) -> list[datetime] | None:
     return ticks
 
 
-async def test_any_expression_fires_when_it_does_in_node(neighbour: Neighbour) -> None:
+async def test_any_expression_fires_at_the_same_times_as_in_node(node_worker: NodeWorker) -> None:
     dice = random.Random(14)
     accepted = rewritten = 0
     for _ in range(_EXPRESSIONS):
         cron = _any_expression(dice)
         after = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=dice.randrange(10**8))
-        here, there = _ticks(cron, after), await _ticks_in_node(neighbour, cron, after)
+        here, there = _ticks(cron, after), await _ticks_in_node(node_worker, cron, after)
         if there is not None:
             accepted += 1
             assert here == there, cron
         elif here is not None:
             rewritten += 1
-            # Node refuses it as it is, for a value that is named twice, but not as it is stored.
-            assert await _ticks_in_node(neighbour, canonical_cron(cron), after) == here, cron
+            # Node rejects a value that is named twice, but accepts the stored form.
+            assert await _ticks_in_node(node_worker, canonical_cron(cron), after) == here, cron
     assert accepted > _EXPRESSIONS / 2
     assert rewritten > 10

@@ -1,4 +1,4 @@
-"""What is in a job's data gets to the other side as it is, whatever its type."""
+"""The data of a job arrives unchanged on the other side, whatever its type."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.tally import Tally
 if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
 
-    from tests.interop.conftest import StartNeighbour
+    from tests.interop.conftest import StartNodeWorker
 
 _SAMPLES: dict[str, object] = {
     "double": 0.1,
@@ -68,7 +68,7 @@ _SAMPLES: dict[str, object] = {
 
 
 def _alike(value: object, other: object) -> bool:
-    """Compare as MongoDB stores: 3.0 is not 3, and an order of keys is an order."""
+    """Compare as MongoDB stores: 3.0 differs from 3, and the order of keys matters."""
     return encode({"": value}) == encode({"": other})
 
 
@@ -80,29 +80,29 @@ async def _stored_bytes(db: AsyncDatabase[dict[str, Any]]) -> dict[object, bytes
     }
 
 
-async def test_every_type_gets_from_python_to_node(
-    start_neighbour: StartNeighbour, db: AsyncDatabase[dict[str, Any]]
+async def test_every_type_survives_from_python_to_node(
+    start_node_worker: StartNodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
-    neighbour = await start_neighbour(exact=True)
+    node_worker = await start_node_worker(exact=True)
     jobs = await Monque(db).enqueue_many("sample", list(_SAMPLES.values()))
     names = dict(zip([job.id for job in jobs], _SAMPLES, strict=True))
     before = await _stored_bytes(db)
 
-    await neighbour.work("sample", concurrency=5)
-    await neighbour.hear("ended", len(_SAMPLES))
+    await node_worker.work("sample", concurrency=5)
+    await node_worker.hear("ended", len(_SAMPLES))
 
-    got = {names[run["id"]]: run["data"] for run in neighbour.of("started")}
+    got = {names[run["id"]]: run["data"] for run in node_worker.of("started")}
     assert got.keys() == _SAMPLES.keys()
     assert [name for name in _SAMPLES if not _alike(got[name], _SAMPLES[name])] == []
     assert await _stored_bytes(db) == before
 
 
-async def test_every_type_gets_from_node_to_python(
-    start_neighbour: StartNeighbour, db: AsyncDatabase[dict[str, Any]]
+async def test_every_type_survives_from_node_to_python(
+    start_node_worker: StartNodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
-    neighbour = await start_neighbour()
+    node_worker = await start_node_worker()
     names = {
-        (await neighbour.enqueue("sample", sample))["_id"]: name
+        (await node_worker.enqueue("sample", sample))["_id"]: name
         for name, sample in _SAMPLES.items()
     }
     before = await _stored_bytes(db)
@@ -121,7 +121,7 @@ async def test_every_type_gets_from_node_to_python(
 
 
 def _element(kind: int, body: bytes) -> bytes:
-    """Give the BSON of a document whose "old" has a type that drivers only read."""
+    """Return the BSON of a document whose "old" has a type that drivers can read but not write."""
     content = bytes([kind]) + b"old\x00" + body
     return struct.pack("<i", len(content) + 5) + content + b"\x00"
 
@@ -138,8 +138,8 @@ _READ_ONLY = {
 
 
 @pytest.mark.parametrize("name", _READ_ONLY)
-async def test_types_that_drivers_no_longer_write_are_read_and_stay(
-    name: str, start_neighbour: StartNeighbour, db: AsyncDatabase[dict[str, Any]]
+async def test_types_that_drivers_no_longer_write_are_read_and_kept(
+    name: str, start_node_worker: StartNodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     written, read = _READ_ONLY[name]
     monque = Monque(db)
@@ -151,9 +151,9 @@ async def test_types_that_drivers_no_longer_write_are_read_and_stay(
     assert all(written in document for document in before.values())
 
     await monque.run_until_idle()
-    neighbour = await start_neighbour()
-    await neighbour.work("for-node")
-    await neighbour.hear("ended")
+    node_worker = await start_node_worker()
+    await node_worker.work("for-node")
+    await node_worker.hear("ended")
 
     assert [run.data for run in runs] == [{"old": read}]
     assert await _stored_bytes(db) == before

@@ -1,4 +1,4 @@
-"""Each side stores jobs for the other, and goes on where the other failed."""
+"""Each side runs jobs of the other and continues where the other failed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.support.tally import Tally
 if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
 
-    from tests.interop.conftest import StartNeighbour
-    from tests.interop.neighbour import Neighbour
+    from tests.interop.conftest import StartNodeWorker
+    from tests.interop.node_worker import NodeWorker
 
 _WRITTEN_BY_NODE = {
     "_id",
@@ -30,8 +30,8 @@ _WRITTEN_BY_NODE = {
 _CLAIM = {"claimedBy", "lockedAt", "lastHeartbeat", "heartbeatInterval"}
 
 
-async def test_python_runs_what_node_enqueues_as_soon_as_it_is_there(
-    neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
+async def test_python_runs_jobs_of_node_at_once(
+    node_worker: NodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     runs: Tally[Job[dict[str, str]]] = Tally()
     monque = Monque(db)
@@ -40,7 +40,7 @@ async def test_python_runs_what_node_enqueues_as_soon_as_it_is_there(
 
     async with monque:
         await happenings.reach("changestream:connected")
-        written = await neighbour.enqueue("greet", {"to": "Ada"})
+        written = await node_worker.enqueue("greet", {"to": "Ada"})
         await happenings.reach("job:complete")
 
     (job,) = runs
@@ -53,8 +53,8 @@ async def test_python_runs_what_node_enqueues_as_soon_as_it_is_there(
     assert (await stored(db, job)).status == JobStatus.COMPLETED
 
 
-async def test_node_runs_what_python_enqueues_and_leaves_what_it_does_not_know(
-    neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
+async def test_node_runs_jobs_of_python_and_keeps_unknown_fields(
+    node_worker: NodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(db)
     plain = await monque.enqueue("greet", {"to": "Ada"})
@@ -63,11 +63,11 @@ async def test_node_runs_what_python_enqueues_and_leaves_what_it_does_not_know(
     )
     later = await monque.enqueue("greet", "Eve", delay=3600)
 
-    await neighbour.work("greet")
-    await neighbour.see_end(plain)
-    await neighbour.see_end(fullest)
+    await node_worker.work("greet")
+    await node_worker.see_end(plain)
+    await node_worker.see_end(fullest)
 
-    assert [run["data"] for run in neighbour.of("started")] == [{"to": "Ada"}, "Bob"]
+    assert [run["data"] for run in node_worker.of("started")] == [{"to": "Ada"}, "Bob"]
     ended = await stored(db, fullest)
     assert ended.status == JobStatus.COMPLETED
     assert (ended.claimed_by, ended.locked_at, ended.last_heartbeat) == (None, None, None)
@@ -81,20 +81,20 @@ async def test_node_runs_what_python_enqueues_and_leaves_what_it_does_not_know(
 
 
 async def test_a_job_that_node_failed_is_tried_again_by_python_after_about_the_same_backoff(
-    neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
+    node_worker: NodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
-    await neighbour.work("greet", "fails")
+    await node_worker.work("greet", "fails")
     monque = Monque(db)
     job = await monque.enqueue("greet", "Ada")
-    await neighbour.see_end(job)
+    await node_worker.see_end(job)
 
     failed = await stored(db, job)
     assert (failed.status, failed.fail_count) == (JobStatus.PENDING, 1)
     assert failed.fail_reason == 'no luck with "Ada"'
-    # Two seconds, and up to a quarter of that more or less.
+    # Two seconds, ± 25 %.
     assert 1.4 <= (failed.next_run_at - failed.updated_at) / timedelta(seconds=1) <= 2.6
 
-    await neighbour.kill()
+    await node_worker.kill()
     await monque.reschedule_job(job.id, failed.created_at)
     runs: Tally[Job[str]] = Tally()
     monque.worker("greet", runs.add)
@@ -105,8 +105,8 @@ async def test_a_job_that_node_failed_is_tried_again_by_python_after_about_the_s
     assert (ended.status, ended.fail_count, ended.fail_reason) == (JobStatus.COMPLETED, 1, None)
 
 
-async def test_a_job_that_python_failed_is_counted_on_by_node_until_its_retries_are_spent(
-    start_neighbour: StartNeighbour, db: AsyncDatabase[dict[str, Any]]
+async def test_node_continues_the_retries_of_a_job_that_failed_in_python(
+    start_node_worker: StartNodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(db, max_retries=3)
     happenings = Happenings(monque)
@@ -120,22 +120,22 @@ async def test_a_job_that_python_failed_is_counted_on_by_node_until_its_retries_
     (failure,) = happenings.of("job:fail")
     assert failure.will_retry
 
-    neighbour = await start_neighbour(maxRetries=3, baseRetryInterval=10)
+    node_worker = await start_node_worker(maxRetries=3, baseRetryInterval=10)
     await monque.reschedule_job(job.id, job.created_at)
-    await neighbour.work("greet", "fails")
-    await neighbour.hear("ended", 2)
+    await node_worker.work("greet", "fails")
+    await node_worker.hear("ended", 2)
 
     ended = await stored(db, job)
     assert (ended.status, ended.fail_count) == (JobStatus.FAILED, 3)
     assert ended.claimed_by is None
 
 
-async def test_both_find_and_manage_what_the_other_has_stored(
-    neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
+async def test_both_sides_find_and_manage_jobs_of_the_other(
+    node_worker: NodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(db)
     tomorrow = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
-    later = await neighbour.enqueue("greet", "Ada", runAt=tomorrow)
+    later = await node_worker.enqueue("greet", "Ada", runAt=tomorrow)
 
     seen = await monque.get_job(later["_id"])
     assert seen is not None
@@ -143,23 +143,23 @@ async def test_both_find_and_manage_what_the_other_has_stored(
     assert (await monque.get_queue_stats("greet")).pending == 1
     assert await monque.cancel_job(later["_id"]) is not None
 
-    await neighbour.work("greet")
+    await node_worker.work("greet")
     job = await monque.enqueue("greet", "Bob")
-    await neighbour.see_end(job)
-    assert [run["data"] for run in neighbour.of("started")] == ["Bob"]
+    await node_worker.see_end(job)
+    assert [run["data"] for run in node_worker.of("started")] == ["Bob"]
     assert await jobs_in(db).count_documents({"name": "greet", "status": "cancelled"}) == 1
 
 
-async def test_node_writes_no_field_that_the_page_on_the_format_does_not_tell_of(
-    neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
+async def test_node_writes_only_fields_that_the_page_on_the_format_documents(
+    node_worker: NodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
-    await neighbour.schedule("* * * * *", "schedule", None, uniqueKey="key")
-    await neighbour.work("waits", "waits")
-    await neighbour.work("fails", "fails")
-    await neighbour.enqueue("waits", None)
-    await neighbour.enqueue("fails", None)
-    await neighbour.hear("started", 2)
-    await neighbour.hear("ended")
+    await node_worker.schedule("* * * * *", "schedule", None, uniqueKey="key")
+    await node_worker.work("waits", "waits")
+    await node_worker.work("fails", "fails")
+    await node_worker.enqueue("waits", None)
+    await node_worker.enqueue("fails", None)
+    await node_worker.hear("started", 2)
+    await node_worker.hear("ended")
 
     written = {field async for job in jobs_in(db).find() for field in job}
     claimed = await jobs_in(db).find_one({"status": "processing"})

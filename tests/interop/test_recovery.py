@@ -1,4 +1,4 @@
-"""Neither side takes a live job of the other, and each takes those of the dead."""
+"""Neither side takes live jobs of the other, and each side recovers stale jobs of the other."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
     from monque_core import MonqueOptions
     from monque_core.jobs.job import AnyJob
-    from tests.interop.conftest import StartNeighbour
+    from tests.interop.conftest import StartNodeWorker
 
 _LONG_AGO = timedelta(days=3)
 _CUT_OFF: MonqueOptions = {"heartbeat_interval": 600, "lock_timeout": 1800}
-"""Of an instance that does not show that it lives, and does not notice what it loses."""
+"""Options of an instance that sends no heartbeats and does not notice that it lost a claim."""
 
 
 async def _lock_long_ago(db: AsyncDatabase[dict[str, Any]], job: AnyJob) -> None:
-    """Let a job have been claimed days ago."""
+    """Backdate the claim of a job by days."""
     long_ago = datetime.now(UTC) - _LONG_AGO
     await jobs_in(db).update_one({"_id": job.id}, {"$set": {"lockedAt": long_ago}})
 
 
 class _Export:
-    """A handler in Python that ends when it is let."""
+    """A Python handler that ends when the test says so."""
 
     def __init__(
         self, monque: Monque, error: Exception | None = None, concurrency: int = 1
@@ -52,7 +52,7 @@ class _Export:
 
 
 async def test_node_takes_no_live_job_of_python_however_long_it_runs(
-    start_neighbour: StartNeighbour, db: AsyncDatabase[dict[str, Any]]
+    start_node_worker: StartNodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(db, heartbeat_interval=0.1)
     happenings = Happenings(monque)
@@ -68,8 +68,8 @@ async def test_node_takes_no_live_job_of_python_however_long_it_runs(
             return locked_at is not None and datetime.now(UTC) - locked_at < _LONG_AGO / 2
 
         await eventually(is_renewed)
-        neighbour = await start_neighbour(lockTimeout=30_000)
-        assert neighbour.recovered == 0
+        node_worker = await start_node_worker(lockTimeout=30_000)
+        assert node_worker.recovered == 0
         export.may_end.set()
         await happenings.reach("job:complete")
 
@@ -79,42 +79,42 @@ async def test_node_takes_no_live_job_of_python_however_long_it_runs(
 
 
 async def test_python_takes_no_live_job_of_node_however_long_it_runs(
-    start_neighbour: StartNeighbour, db: AsyncDatabase[dict[str, Any]]
+    start_node_worker: StartNodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
-    neighbour = await start_neighbour(heartbeatInterval=200)
-    await neighbour.work("export", "waits")
+    node_worker = await start_node_worker(heartbeatInterval=200)
+    await node_worker.work("export", "waits")
     job = await Monque(db).enqueue("export", None)
-    await neighbour.hear("started")
+    await node_worker.hear("started")
     await _lock_long_ago(db, job)
 
     monque = Monque(db, heartbeat_interval=0.1, lock_timeout=0.3)
     happenings = Happenings(monque)
     export = _Export(monque)
     async with monque:
-        beats = len(neighbour.of("heartbeat"))
-        await neighbour.hear("heartbeat", beats + 5)
+        beats = len(node_worker.of("heartbeat"))
+        await node_worker.hear("heartbeat", beats + 5)
         claimed = await stored(db, job)
         assert (claimed.status, claimed.claimed_by) == (JobStatus.PROCESSING, "node")
-        await neighbour.let_runs_end()
-        await neighbour.see_end(job)
+        await node_worker.let_runs_end()
+        await node_worker.see_end(job)
 
     assert (await stored(db, job)).status == JobStatus.COMPLETED
     assert happenings.of("stale:recovered") == []
-    assert neighbour.of("lost") == []
+    assert node_worker.of("lost") == []
     assert export.runs == []
 
 
-async def test_python_takes_the_jobs_of_a_killed_node_by_the_heartbeat_it_promised(
-    start_neighbour: StartNeighbour, db: AsyncDatabase[dict[str, Any]]
+async def test_python_recovers_jobs_of_a_killed_node_by_its_heartbeat_interval(
+    start_node_worker: StartNodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
-    neighbour = await start_neighbour(heartbeatInterval=100)
-    await neighbour.work("export", "waits")
+    node_worker = await start_node_worker(heartbeatInterval=100)
+    await node_worker.work("export", "waits")
     monque = Monque(db, heartbeat_interval=0.1)
     happenings = Happenings(monque)
     export = _Export(monque)
     job = await monque.enqueue("export", None)
-    await neighbour.hear("started")
-    await neighbour.kill()
+    await node_worker.hear("started")
+    await node_worker.kill()
 
     export.may_end.set()
     async with monque:
@@ -125,8 +125,8 @@ async def test_python_takes_the_jobs_of_a_killed_node_by_the_heartbeat_it_promis
     assert (await stored(db, job)).status == JobStatus.COMPLETED
 
 
-async def test_node_takes_the_jobs_of_a_killed_python_when_their_locks_are_old(
-    start_neighbour: StartNeighbour, db: AsyncDatabase[dict[str, Any]], uri: str
+async def test_node_recovers_jobs_of_a_killed_python_after_the_lock_timeout(
+    start_node_worker: StartNodeWorker, db: AsyncDatabase[dict[str, Any]], uri: str
 ) -> None:
     job = await Monque(db).enqueue("on-loop", 1)
     async with WorkerProcess(uri, db.name, "on-loop") as process:
@@ -136,19 +136,19 @@ async def test_node_takes_the_jobs_of_a_killed_python_when_their_locks_are_old(
     token = (await stored(db, job)).claim_token
     await _lock_long_ago(db, job)
 
-    neighbour = await start_neighbour()
-    assert neighbour.recovered == 1
+    node_worker = await start_node_worker()
+    assert node_worker.recovered == 1
     recovered = await stored(db, job)
     assert (recovered.status, recovered.claim_token) == (JobStatus.PENDING, token)
     assert token is not None
 
-    await neighbour.work("on-loop")
-    await neighbour.see_end(job)
+    await node_worker.work("on-loop")
+    await node_worker.see_end(job)
     assert (await stored(db, job)).status == JobStatus.COMPLETED
 
 
 async def test_a_failure_in_python_of_a_job_that_node_took_and_completed_is_not_written(
-    start_neighbour: StartNeighbour, db: AsyncDatabase[dict[str, Any]]
+    start_node_worker: StartNodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(db, **_CUT_OFF)
     happenings = Happenings(monque)
@@ -158,10 +158,10 @@ async def test_a_failure_in_python_of_a_job_that_node_took_and_completed_is_not_
         job = await monque.enqueue("export", None)
         await export.runs.reach(1)
         await _lock_long_ago(db, job)
-        neighbour = await start_neighbour()
-        assert neighbour.recovered == 1
-        await neighbour.work("export")
-        await neighbour.see_end(job)
+        node_worker = await start_node_worker()
+        assert node_worker.recovered == 1
+        await node_worker.work("export")
+        await node_worker.see_end(job)
         by_node = await stored(db, job)
         export.may_end.set()
         (event,) = await happenings.reach("job:error")
@@ -173,7 +173,7 @@ async def test_a_failure_in_python_of_a_job_that_node_took_and_completed_is_not_
 
 
 async def test_a_success_in_python_of_a_job_that_node_took_leaves_it_to_node(
-    start_neighbour: StartNeighbour, db: AsyncDatabase[dict[str, Any]]
+    start_node_worker: StartNodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(db, **_CUT_OFF)
     happenings = Happenings(monque)
@@ -183,14 +183,14 @@ async def test_a_success_in_python_of_a_job_that_node_took_leaves_it_to_node(
         job = await monque.enqueue("export", None)
         await export.runs.reach(1)
         await _lock_long_ago(db, job)
-        neighbour = await start_neighbour()
-        await neighbour.work("export", "waits")
-        await neighbour.hear("started")
+        node_worker = await start_node_worker()
+        await node_worker.work("export", "waits")
+        await node_worker.hear("started")
         export.may_end.set()
         (event,) = await happenings.reach("job:error")
         by_node = await stored(db, job)
-        await neighbour.let_runs_end()
-        await neighbour.see_end(job)
+        await node_worker.let_runs_end()
+        await node_worker.see_end(job)
 
     assert isinstance(event.error, OwnershipLostError)
     assert (by_node.status, by_node.claimed_by) == (JobStatus.PROCESSING, "node")
@@ -200,7 +200,7 @@ async def test_a_success_in_python_of_a_job_that_node_took_leaves_it_to_node(
 
 @pytest.mark.parametrize("error", [None, ValueError("too late")], ids=["success", "failure"])
 async def test_a_job_that_node_put_back_with_the_token_of_python_runs_again_under_another(
-    error: Exception | None, start_neighbour: StartNeighbour, db: AsyncDatabase[dict[str, Any]]
+    error: Exception | None, start_node_worker: StartNodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(db, **_CUT_OFF)
     happenings = Happenings(monque)
@@ -210,7 +210,7 @@ async def test_a_job_that_node_put_back_with_the_token_of_python_runs_again_unde
         job = await monque.enqueue("export", None)
         await export.runs.reach(1)
         await _lock_long_ago(db, job)
-        assert (await start_neighbour()).recovered == 1
+        assert (await start_node_worker()).recovered == 1
         await export.runs.reach(2)
         export.may_end.set()
         (event,) = await happenings.reach("job:error")
@@ -223,21 +223,21 @@ async def test_a_job_that_node_put_back_with_the_token_of_python_runs_again_unde
 
 
 async def test_a_run_of_a_frozen_node_that_python_took_over_writes_nothing(
-    start_neighbour: StartNeighbour, db: AsyncDatabase[dict[str, Any]]
+    start_node_worker: StartNodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
-    neighbour = await start_neighbour(heartbeatInterval=100)
-    await neighbour.work("export", "waits")
+    node_worker = await start_node_worker(heartbeatInterval=100)
+    await node_worker.work("export", "waits")
     monque = Monque(db, heartbeat_interval=0.1)
     export = _Export(monque)
     job = await monque.enqueue("export", None)
-    await neighbour.hear("started")
-    neighbour.freeze()
+    await node_worker.hear("started")
+    node_worker.freeze()
 
     async with monque:
         await export.runs.reach(1)
-        neighbour.thaw()
-        await neighbour.let_runs_end()
-        (lost,) = await neighbour.hear("lost")
+        node_worker.thaw()
+        await node_worker.let_runs_end()
+        (lost,) = await node_worker.hear("lost")
         running = await stored(db, job)
         export.may_end.set()
 

@@ -1,4 +1,4 @@
-"""A schedule with a key is one, whichever side declares it, and goes on whichever side runs it."""
+"""Schedules with a key are unique across both sides and continue on either side."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from monque_core import Job, JobStatus, Monque, next_cron_run
+from tests.interop.node_worker import assert_one_document
 from tests.support.happenings import Happenings
 from tests.support.stored import jobs_in, stored
 from tests.support.tally import Tally
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
 
     from monque_core.jobs.job import AnyJob
-    from tests.interop.conftest import StartNeighbour
-    from tests.interop.neighbour import Neighbour
+    from tests.interop.conftest import StartNodeWorker
+    from tests.interop.node_worker import NodeWorker
 
 _CRON = "30 4 * * *"
 _CALLS = 20
@@ -30,24 +31,24 @@ async def _make_due(db: AsyncDatabase[dict[str, Any]], job: AnyJob) -> None:
 
 
 async def test_a_schedule_of_node_is_kept_and_changed_by_python(
-    neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
+    node_worker: NodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(db)
-    declared = await neighbour.schedule(_CRON, "report", "sales", uniqueKey="daily")
+    declared = await node_worker.schedule(_CRON, "report", "sales", uniqueKey="daily")
 
     same = await monque.schedule(_CRON, "report", "sales", unique_key="daily")
     assert (same.id, same.next_run_at) == (declared["_id"], declared["nextRunAt"])
     assert same.next_run_at == next_cron_run(_CRON, declared["createdAt"])
 
     changed = await monque.schedule("@hourly", "report", "sales", unique_key="daily")
-    found = await neighbour.schedule(_CRON, "report", "sales", uniqueKey="daily")
+    found = await node_worker.schedule(_CRON, "report", "sales", uniqueKey="daily")
     assert found["_id"] == changed.id == declared["_id"]
     assert found["repeatInterval"] == "@hourly"
     assert [job.id for job in await monque.get_schedules()] == [changed.id]
 
 
 async def test_both_sides_at_once_make_one_schedule_per_key(
-    neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
+    node_worker: NodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(db)
     for key in ("a", "b", "c"):
@@ -56,25 +57,21 @@ async def test_both_sides_at_once_make_one_schedule_per_key(
                 *(monque.schedule(_CRON, "report", 1, unique_key=key) for _ in range(_CALLS))
             ),
             asyncio.gather(
-                *(neighbour.schedule(_CRON, "report", 1, uniqueKey=key) for _ in range(_CALLS)),
+                *(node_worker.schedule(_CRON, "report", 1, uniqueKey=key) for _ in range(_CALLS)),
                 return_exceptions=True,
             ),
         )
-        # Of calls at the same moment, Node may refuse some: it does not send them again.
-        refused = [result for result in of_node if isinstance(result, BaseException)]
-        assert all("E11000" in str(error) for error in refused)
-        stored_by_node = {result["_id"] for result in of_node if isinstance(result, dict)}
-        assert len({job.id for job in of_python} | stored_by_node) == 1
+        assert_one_document(of_python, of_node)
 
     assert [job.unique_key for job in await monque.get_schedules()] == ["a", "b", "c"]
     assert await jobs_in(db).count_documents({}) == 3
 
 
-async def test_without_a_key_each_side_has_a_schedule_of_its_own(
-    neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
+async def test_without_a_key_each_side_has_its_own_schedule(
+    node_worker: NodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(db)
-    of_node = await neighbour.schedule(_CRON, "report", "sales")
+    of_node = await node_worker.schedule(_CRON, "report", "sales")
     of_python = await monque.schedule(_CRON, "report", "sales")
 
     assert "uniqueKey" not in of_node
@@ -83,14 +80,14 @@ async def test_without_a_key_each_side_has_a_schedule_of_its_own(
 
 
 async def test_a_schedule_that_node_gives_up_ends_until_it_is_retried(
-    start_neighbour: StartNeighbour, db: AsyncDatabase[dict[str, Any]]
+    start_node_worker: StartNodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(db)
     schedule = await monque.schedule(_CRON, "report", "sales", unique_key="daily")
     await _make_due(db, schedule)
-    neighbour = await start_neighbour(maxRetries=1)
-    await neighbour.work("report", "fails")
-    await neighbour.see_end(schedule)
+    node_worker = await start_node_worker(maxRetries=1)
+    await node_worker.work("report", "fails")
+    await node_worker.see_end(schedule)
 
     given_up = await stored(db, schedule)
     assert (given_up.status, given_up.repeat_interval) == (JobStatus.FAILED, _CRON)
@@ -100,7 +97,7 @@ async def test_a_schedule_that_node_gives_up_ends_until_it_is_retried(
 
 
 async def test_a_schedule_of_python_is_run_and_moved_on_by_node_and_then_by_python(
-    neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
+    node_worker: NodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     runs: Tally[Job[str]] = Tally()
     monque = Monque(db)
@@ -108,9 +105,9 @@ async def test_a_schedule_of_python_is_run_and_moved_on_by_node_and_then_by_pyth
     schedule = await monque.schedule(_CRON, "report", "sales", unique_key="daily", priority=2)
 
     await _make_due(db, schedule)
-    await neighbour.work("report")
-    await neighbour.see_end(schedule)
-    await neighbour.kill()
+    await node_worker.work("report")
+    await node_worker.see_end(schedule)
+    await node_worker.kill()
 
     after_node = await stored(db, schedule)
     assert (after_node.status, after_node.next_run_at) == (
@@ -134,11 +131,11 @@ async def test_a_schedule_of_python_is_run_and_moved_on_by_node_and_then_by_pyth
 
 
 async def test_python_removes_a_schedule_of_node(
-    neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
+    node_worker: NodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(db)
-    await neighbour.schedule(_CRON, "report", 1)
-    await neighbour.schedule(_CRON, "report", 2, uniqueKey="two")
+    await node_worker.schedule(_CRON, "report", 1)
+    await node_worker.schedule(_CRON, "report", 2, uniqueKey="two")
 
     assert await monque.unschedule("report", "two") == 1
     assert await monque.unschedule("report") == 1
@@ -146,13 +143,13 @@ async def test_python_removes_a_schedule_of_node(
 
 
 async def test_a_schedule_that_only_node_can_read_is_left_to_node(
-    neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
+    node_worker: NodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     runs: Tally[Job[str]] = Tally()
     monque = Monque(db)
     monque.worker("report", runs.add)
     happenings = Happenings(monque)
-    declared = await neighbour.schedule("H H * * *", "report", "sales", uniqueKey="daily")
+    declared = await node_worker.schedule("H H * * *", "report", "sales", uniqueKey="daily")
     schedule = await monque.get_job(declared["_id"])
     assert schedule is not None
     await _make_due(db, schedule)
@@ -163,8 +160,8 @@ async def test_a_schedule_that_only_node_can_read_is_left_to_node(
     assert len(happenings.of("job:error")) == 1
     assert runs == []
 
-    await neighbour.work("report")
-    await neighbour.see_end(schedule)
+    await node_worker.work("report")
+    await node_worker.see_end(schedule)
     moved = await stored(db, schedule)
     assert (moved.status, moved.repeat_interval) == (JobStatus.PENDING, "H H * * *")
     assert moved.next_run_at > moved.updated_at
@@ -172,12 +169,12 @@ async def test_a_schedule_that_only_node_can_read_is_left_to_node(
 
 @pytest.mark.parametrize("cron", ["30 0 4 * * *", "30 4 L * *", "30 4 * * 5L", "@weekends"])
 async def test_a_schedule_of_node_goes_on_in_python_whatever_its_expression(
-    cron: str, neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
+    cron: str, node_worker: NodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     runs: Tally[Job[str]] = Tally()
     monque = Monque(db)
     monque.worker("report", runs.add)
-    declared = await neighbour.schedule(cron, "report", "sales", uniqueKey="daily")
+    declared = await node_worker.schedule(cron, "report", "sales", uniqueKey="daily")
     schedule = await monque.get_job(declared["_id"])
     assert schedule is not None
     await _make_due(db, schedule)
@@ -186,23 +183,23 @@ async def test_a_schedule_of_node_goes_on_in_python_whatever_its_expression(
     after = await stored(db, schedule)
     assert [run.id for run in runs] == [schedule.id]
     assert (after.status, after.repeat_interval) == (JobStatus.PENDING, cron)
-    assert [after.next_run_at] == await neighbour.ticks(cron, after.updated_at, 1)
+    assert [after.next_run_at] == await node_worker.ticks(cron, after.updated_at, 1)
 
 
 async def test_an_expression_that_node_refuses_is_stored_as_one_that_it_accepts(
-    neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
+    node_worker: NodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     schedule = await Monque(db).schedule("0 9 * * 0,7", "report", None, unique_key="sundays")
     await _make_due(db, schedule)
-    await neighbour.work("report")
-    await neighbour.see_end(schedule)
+    await node_worker.work("report")
+    await node_worker.see_end(schedule)
     moved = await stored(db, schedule)
     assert moved.fail_reason is None
     assert moved.next_run_at == next_cron_run("0 9 * * SUN", moved.updated_at)
 
 
-async def test_a_next_run_that_node_moved_out_of_its_time_zone_is_put_back_by_the_next_start(
-    neighbour: Neighbour, db: AsyncDatabase[dict[str, Any]]
+async def test_the_next_start_corrects_a_next_run_that_node_computed_without_the_time_zone(
+    node_worker: NodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     zone = "Pacific/Kiritimati"
 
@@ -211,8 +208,8 @@ async def test_a_next_run_that_node_moved_out_of_its_time_zone_is_put_back_by_th
 
     schedule = await declare()
     await _make_due(db, schedule)
-    await neighbour.work("report")
-    await neighbour.see_end(schedule)
+    await node_worker.work("report")
+    await node_worker.see_end(schedule)
     moved = await stored(db, schedule)
     assert moved.next_run_at == next_cron_run(_CRON, moved.updated_at)
 

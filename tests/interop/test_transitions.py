@@ -1,4 +1,4 @@
-"""The worker in Node writes what the page on the document format tells other programs to write."""
+"""Node writes what the page on the document format prescribes for other programs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.support.stored import jobs_in
 if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
 
-    from tests.interop.conftest import StartNeighbour
+    from tests.interop.conftest import StartNodeWorker
 
 _OF_ABANDONED = {"lockedAt", "lastHeartbeat", "heartbeatInterval"}
 
 
 async def _writes(db: AsyncDatabase[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Give the filter and the update of everything that the server was told to change."""
+    """Return the filter and the update of every update that was sent to the server."""
     seen = []
     async for entry in db["system.profile"].find({"ns": f"{db.name}.monque_jobs"}):
         command = entry["command"]
@@ -31,7 +31,7 @@ async def _writes(db: AsyncDatabase[dict[str, Any]]) -> list[tuple[dict[str, Any
 
 
 def _fits(promise: Promise, query: dict[str, Any], update: dict[str, Any]) -> bool:
-    """Tell whether a write is of this row: all that is needed, and nothing that is not told."""
+    """Return whether a write matches this row: every required field, and no undocumented one."""
     sets, removes = update.get("$set", {}), update.get("$unset", {})
     changed = {sets["status"]} if "status" in sets else set()
     demanded = query.keys() - (_OF_ABANDONED if promise.filter.is_of_abandoned else set())
@@ -47,7 +47,7 @@ def _fits(promise: Promise, query: dict[str, Any], update: dict[str, Any]) -> bo
 
 
 async def test_every_write_of_node_is_in_the_table_of_transitions(
-    start_neighbour: StartNeighbour, db: AsyncDatabase[dict[str, Any]]
+    start_node_worker: StartNodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(db)
     long_ago = datetime.now(UTC) - timedelta(days=3)
@@ -62,15 +62,15 @@ async def test_every_write_of_node_is_in_the_table_of_transitions(
     await jobs_in(db).update_one({"_id": last.id}, {"$set": {"failCount": 9}})
 
     await db.command("profile", 2)
-    neighbour = await start_neighbour(heartbeatInterval=100)
-    assert neighbour.recovered == 1
-    await neighbour.enqueue("later", None, uniqueKey="key")
-    await neighbour.work("works")
-    await neighbour.work("fails", "fails")
-    await neighbour.hear("ended", 4)
-    await neighbour.retry(last)
-    await neighbour.hear("heartbeat")
-    await neighbour.kill()
+    node_worker = await start_node_worker(heartbeatInterval=100)
+    assert node_worker.recovered == 1
+    await node_worker.enqueue("later", None, uniqueKey="key")
+    await node_worker.work("works")
+    await node_worker.work("fails", "fails")
+    await node_worker.hear("ended", 4)
+    await node_worker.retry(last)
+    await node_worker.hear("heartbeat")
+    await node_worker.kill()
     await db.command("profile", 0)
 
     told = promises()
@@ -84,24 +84,24 @@ async def test_every_write_of_node_is_in_the_table_of_transitions(
         (kind,) = [name for name, promise in told.items() if _fits(promise, query, update)]
         kinds[kind] += 1
 
-    often = {"heartbeat", "claim", "fail, try again"}
+    often = {"heartbeat", "claim", "fail, runs left"}
     assert {kind: count for kind, count in kinds.items() if kind not in often} == {
         "store under a key": 1,
         "complete": 1,
         "next tick": 1,
-        "fail, give up": 1,
+        "fail, no runs left": 1,
         "recover": 1,
         "retry_job": 1,
     }
     assert kinds["claim"] >= 4
     assert kinds["heartbeat"] >= 1
-    assert kinds["fail, try again"] >= 1
+    assert kinds["fail, runs left"] >= 1
 
 
 async def test_node_has_its_ten_indexes_beside_those_of_python(
-    start_neighbour: StartNeighbour, db: AsyncDatabase[dict[str, Any]]
+    start_node_worker: StartNodeWorker, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     await Monque(db).initialize()
     of_python = set(await jobs_in(db).index_information())
-    await start_neighbour()
+    await start_node_worker()
     assert len(set(await jobs_in(db).index_information()) - of_python) == 10

@@ -1,4 +1,4 @@
-"""How long a failed job waits."""
+"""The delay before a failed job runs again."""
 
 from __future__ import annotations
 

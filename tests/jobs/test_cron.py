@@ -1,4 +1,4 @@
-"""When cron expressions fire, and which are refused."""
+"""When cron expressions fire, and which ones are rejected."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ REWRITTEN = {
     "0 0 */2,1 * 1": "0 0 */2 * 1",
     "0 0 * * *,1": "0 0 * * *",
 }
-"""What Node refuses for a value that is named twice, and how it is stored instead."""
+"""Expressions that Node rejects because they name a value twice, and how they are stored."""
 quick = settings(max_examples=150)
 
 
@@ -50,7 +50,7 @@ def utc(text: str) -> datetime:
 
 
 def runs(cron: str, after: str, count: int, zone: str = "UTC") -> list[str]:
-    """Give the next runs as UTC text, for example `03-29 01:00`."""
+    """Return the next runs as UTC text, for example `03-29 01:00`."""
     instant, found = utc(after), []
     for _ in range(count):
         instant = next_cron_run(cron, instant, zone)
@@ -156,7 +156,7 @@ class TestInstants:
 
 
 class TestClockForward:
-    """Berlin skips from 02:00 to 03:00 on 2026-03-29, at 01:00 UTC."""
+    """Berlin skips 02:00 to 03:00 on 2026-03-29, at 01:00 UTC."""
 
     @pytest.mark.parametrize(
         ("cron", "expected"),
@@ -184,7 +184,7 @@ class TestClockForward:
     def test_a_starred_hour_follows_real_time(self, cron: str, expected: list[str]) -> None:
         assert runs(cron, "2026-03-28 23:00", len(expected), "Europe/Berlin") == expected
 
-    def test_quarters_of_an_hour_go_on(self) -> None:
+    def test_quarter_hours_continue_through_a_gap(self) -> None:
         instant = utc("2026-03-28 23:00")
         for _ in range(20):
             later = next_cron_run("*/15 * * * *", instant, "Europe/Berlin")
@@ -281,7 +281,7 @@ class TestSeconds:
 
 @dataclass(frozen=True)
 class Expression:
-    """An expression together with what it means, built without reading cron."""
+    """An expression together with its meaning, built without parsing cron."""
 
     text: str
     minutes: frozenset[int]
@@ -303,7 +303,7 @@ class Expression:
 
     @property
     def spelled_out(self) -> str:
-        """The same without ranges and steps, some of which croniter gets wrong (`9-9`)."""
+        """The same without ranges and steps, because croniter gets some of them wrong (`9-9`)."""
         values = (self.minutes, self.hours, self.days, self.months, self.weekdays)
         return " ".join(
             text if text == "*" else ",".join(map(str, sorted(allowed)))
@@ -374,14 +374,14 @@ CHANGES = [
 
 @cache
 def clock(zone: str, change: str) -> list[tuple[datetime, datetime]]:
-    """Give every minute around a change of the clock with the wall time shown at it."""
+    """Return every minute around a change of the clock with the wall time at that minute."""
     start, info = utc(change) - 24 * HOUR, ZoneInfo(zone)
     instants = (start + n * MINUTE for n in range(60 * 60))
     return [(instant, instant.astimezone(info).replace(tzinfo=None)) for instant in instants]
 
 
 def expected_runs(expression: Expression, zone: str, change: str) -> list[datetime]:
-    """Go through the minutes one by one and apply the rules as they are written."""
+    """Return the expected runs by applying the documented rules minute by minute."""
     starred = expression.hour_text.startswith("*")
     found: list[datetime] = []
     shown: set[datetime] = set()
@@ -476,10 +476,10 @@ class TestEveryExpression:
 
 
 class TestNode:
-    """What cron-parser, by which `@monque/core` reads schedules, makes of expressions."""
+    """What cron-parser, the parser of `@monque/core`, makes of these expressions."""
 
     @pytest.mark.parametrize("cron", NODE["ticks"])
-    def test_what_node_accepts_fires_when_it_does_in_node(self, cron: str) -> None:
+    def test_expressions_that_node_accepts_fire_as_in_node(self, cron: str) -> None:
         for after, expected in NODE["ticks"][cron].items():
             instants = [datetime.fromisoformat(after)]
             for _ in expected:
@@ -487,12 +487,12 @@ class TestNode:
             assert instants[1:] == [datetime.fromisoformat(tick) for tick in expected]
 
     @pytest.mark.parametrize("cron", [cron for cron in NODE["refused"] if cron not in REWRITTEN])
-    def test_what_node_refuses_is_refused(self, cron: str) -> None:
+    def test_expressions_that_node_refuses_are_refused(self, cron: str) -> None:
         with pytest.raises(InvalidCronError):
             check_cron(cron)
 
     @pytest.mark.parametrize(("cron", "stored"), REWRITTEN.items())
-    def test_what_only_node_refuses_is_stored_as_node_accepts_it(
+    def test_expressions_that_only_node_refuses_are_stored_in_a_form_it_accepts(
         self, cron: str, stored: str
     ) -> None:
         assert cron in NODE["refused"]
@@ -504,7 +504,9 @@ class TestNode:
     @pytest.mark.parametrize(
         "cron", [cron for cron in NODE["ticks"] if len(cron.split()) >= 5 or "@" in cron]
     )
-    def test_what_node_accepts_is_stored_as_it_is_but_for_white_space(self, cron: str) -> None:
+    def test_expressions_that_node_accepts_are_stored_unchanged_except_for_whitespace(
+        self, cron: str
+    ) -> None:
         assert canonical_cron(cron) == " ".join(cron.split())
 
     @pytest.mark.parametrize(
@@ -582,7 +584,7 @@ class TestRefusals:
             check_cron("0" * 5_000_000 + " * * * *")
 
     @pytest.mark.parametrize("cron", ["0-59," * 80 + "1", "9" * 490, "*/" + "9" * 480])
-    def test_a_hostile_expression_takes_no_time(self, cron: str) -> None:
+    def test_a_hostile_expression_is_refused_quickly(self, cron: str) -> None:
         began = time.process_time()
         with suppress(InvalidCronError):
             check_cron(f"{cron} * * * *")

@@ -1,4 +1,4 @@
-"""A cursor goes out and comes back, and nothing else comes back as a cursor."""
+"""Cursors survive encoding and decoding, and nothing else is accepted as a cursor."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def in_utc(value: Any) -> Any:
 
 
 def plain(cursor: Cursor) -> list[Any]:
-    """Give what a cursor holds, times in UTC as the driver takes naive ones to be."""
+    """Yield contents of cursors; naive times are UTC, as the driver reads them."""
     ends = (cursor.first, cursor.last)
     return [(in_utc(place.value), in_utc(place.id)) for place in ends]
 
@@ -43,12 +43,12 @@ def a_cursor() -> Cursor:
 
 
 @given(cursors, texts)
-def test_what_goes_out_comes_back(cursor: Cursor, list_id: str) -> None:
+def test_a_cursor_survives_encoding_and_decoding(cursor: Cursor, list_id: str) -> None:
     assert plain(Cursor.decode(cursor.encode(list_id), list_id)) == plain(cursor)
 
 
 @given(cursors)
-def test_it_is_fit_for_an_address(cursor: Cursor) -> None:
+def test_it_is_safe_in_a_url(cursor: Cursor) -> None:
     assert set(cursor.encode(LIST)) <= set(string.ascii_letters + string.digits + "-_")
 
 
@@ -59,7 +59,7 @@ def test_it_holds_whatever_is_stored_in_the_field(value: object) -> None:
 
 
 @given(cursors, st.data())
-def test_any_changed_character_is_noticed(cursor: Cursor, data: st.DataObject) -> None:
+def test_any_changed_character_is_detected(cursor: Cursor, data: st.DataObject) -> None:
     text = cursor.encode(LIST)
     position = data.draw(st.integers(0, len(text) - 1))
     other = data.draw(st.sampled_from(ALPHABET))
@@ -68,8 +68,8 @@ def test_any_changed_character_is_noticed(cursor: Cursor, data: st.DataObject) -
         Cursor.decode(text[:position] + other + text[position + 1 :], LIST)
 
 
-def test_no_last_character_stands_for_another() -> None:
-    """Where the last character carries spare bits, other characters mean the same bytes."""
+def test_spare_bits_of_the_last_character_are_checked() -> None:
+    """If the last character has spare bits, several characters decode to the same bytes."""
     for length in range(1, 5):
         text = Cursor(Place("x" * length, 1), Place("y", 2)).encode(LIST)
         for other in ALPHABET:
@@ -103,21 +103,21 @@ def test_any_text_is_refused(text: str) -> None:
 
 
 @given(st.binary(max_size=80))
-def test_any_bytes_in_disguise_are_refused(sealed: bytes) -> None:
+def test_any_encoded_bytes_are_refused(sealed: bytes) -> None:
     text = base64.urlsafe_b64encode(sealed).decode().rstrip("=")
     with pytest.raises(InvalidCursorError):
         Cursor.decode(text, LIST)
 
 
 @pytest.mark.parametrize("other", ["", "-created_at", "created_at JobSelector()", LIST + " ", "é"])
-def test_it_belongs_to_one_list(other: str) -> None:
+def test_it_is_valid_for_one_query_only(other: str) -> None:
     text = a_cursor().encode(LIST)
     with pytest.raises(InvalidCursorError, match="made with another filter or sort"):
         Cursor.decode(text, other)
 
 
 @pytest.mark.parametrize("text", [5, b"abc", ["abc"], {"cursor": 1}, ObjectId()])
-def test_it_is_a_text(text: object) -> None:
+def test_it_must_be_a_text(text: object) -> None:
     with pytest.raises(InvalidCursorError, match=f"a cursor is a text, not {type(text).__name__}"):
         Cursor.decode(text, LIST)
 
@@ -136,7 +136,7 @@ def test_half_a_surrogate_pair_is_refused(half: str) -> None:
 
 
 def test_it_does_not_hold_the_filter() -> None:
-    """A cursor goes through addresses and logs; what was asked for stays out of it."""
+    """Cursors appear in URLs and logs, so they must not contain the filter."""
     text = a_cursor().encode("-created_at secret")
     sealed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     assert b"secret" not in sealed

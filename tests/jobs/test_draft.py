@@ -1,4 +1,4 @@
-"""New jobs: filled in, or refused before MongoDB hears of them."""
+"""New jobs: their defaults, and validation before MongoDB is called."""
 
 from __future__ import annotations
 

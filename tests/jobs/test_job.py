@@ -1,4 +1,4 @@
-"""The job as Python sees it."""
+"""The class `Job`."""
 
 from __future__ import annotations
 

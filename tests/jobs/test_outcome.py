@@ -1,4 +1,4 @@
-"""What a run's end means for its job."""
+"""What the end of a run means for its job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from monque_core.jobs.outcome import (
     OccurrenceFailed,
     Outcome,
     Retrying,
-    RetryPolicy,
     after_exhaustion,
     after_failure,
     after_success,
@@ -25,9 +24,10 @@ from monque_core.jobs.outcome import (
     settled,
     truncated,
 )
+from monque_core.jobs.retry import Exponential
 from tests.support.samples import NOW, a_job, a_schedule
 
-POLICY = RetryPolicy(10, timedelta(seconds=1), timedelta(hours=24))
+RETRY = Exponential(2, max_attempts=10)
 LATER = NOW + timedelta(seconds=5)
 quick = settings(max_examples=60)
 
@@ -78,39 +78,39 @@ class TestFailure:
     def test_is_retried_after_two_to_the_power_of_failures_so_far(
         self, fail_count: int, seconds: int
     ) -> None:
-        outcome = after_failure(a_job(fail_count=fail_count), "boom", NOW, POLICY)
+        outcome = after_failure(a_job(fail_count=fail_count), "boom", NOW, RETRY)
         assert outcome == Retrying("boom", NOW + timedelta(seconds=seconds))
 
     def test_waits_no_longer_than_the_cap(self) -> None:
-        policy = RetryPolicy(10, timedelta(seconds=1), timedelta(seconds=3))
-        assert after_failure(a_job(fail_count=5), "boom", NOW, policy) == Retrying(
+        retry = Exponential(2, cap=3, max_attempts=10)
+        assert after_failure(a_job(fail_count=5), "boom", NOW, retry) == Retrying(
             "boom", NOW + timedelta(seconds=3)
         )
 
     def test_is_spread_by_the_jitter(self) -> None:
-        policy = RetryPolicy(10, timedelta(hours=1), timedelta(hours=24), jitter=0.5)
-        outcomes = [after_failure(a_job(), "boom", NOW, policy) for _ in range(50)]
+        retry = Exponential(timedelta(hours=2), jitter=0.5)
+        outcomes = [after_failure(a_job(), "boom", NOW, retry) for _ in range(50)]
         times = {outcome.at for outcome in outcomes if isinstance(outcome, Retrying)}
         assert len(times) > 1
         assert all(timedelta(hours=1) <= at - NOW <= timedelta(hours=3) for at in times)
 
     def test_is_final_once_the_job_has_failed_as_often_as_it_may(self) -> None:
-        assert after_failure(a_job(fail_count=9), "boom", NOW, POLICY) == Failed("boom")
-        assert after_failure(a_job(fail_count=40), "boom", NOW, POLICY) == Failed("boom")
+        assert after_failure(a_job(fail_count=9), "boom", NOW, RETRY) == Failed("boom")
+        assert after_failure(a_job(fail_count=40), "boom", NOW, RETRY) == Failed("boom")
 
     def test_counts_by_the_limit_of_the_job_if_it_has_one(self) -> None:
-        assert after_failure(a_job(max_retries=1), "boom", NOW, POLICY) == Failed("boom")
+        assert after_failure(a_job(max_retries=1), "boom", NOW, RETRY) == Failed("boom")
         patient = a_job(fail_count=10, max_retries=12)
-        assert isinstance(after_failure(patient, "boom", NOW, POLICY), Retrying)
+        assert isinstance(after_failure(patient, "boom", NOW, RETRY), Retrying)
 
     def test_of_the_last_run_of_an_occurrence_moves_the_schedule_on(self) -> None:
         job = a_schedule(fail_count=9)
-        assert after_failure(job, "boom", utc("2026-05-05 12:10"), POLICY) == OccurrenceFailed(
+        assert after_failure(job, "boom", utc("2026-05-05 12:10"), RETRY) == OccurrenceFailed(
             "boom", utc("2026-05-05 13:00")
         )
 
     def test_of_an_earlier_run_of_an_occurrence_is_retried_like_any_other(self) -> None:
-        assert after_failure(a_schedule(), "boom", NOW, POLICY) == Retrying(
+        assert after_failure(a_schedule(), "boom", NOW, RETRY) == Retrying(
             "boom", NOW + timedelta(seconds=2)
         )
 
@@ -132,8 +132,8 @@ class TestFailure:
     def test_is_either_final_or_retried_later_in_whole_milliseconds(
         self, fail_count: int, limit: int, base: timedelta, cap: timedelta, jitter: float
     ) -> None:
-        policy = RetryPolicy(limit, base, cap, jitter)
-        outcome = after_failure(a_job(fail_count=fail_count), "boom", NOW, policy)
+        retry = Exponential(min(base, cap), cap=cap, jitter=jitter, max_attempts=limit)
+        outcome = after_failure(a_job(fail_count=fail_count), "boom", NOW, retry)
         if fail_count + 1 >= limit:
             assert outcome == Failed("boom")
         else:
@@ -182,7 +182,7 @@ class TestReason:
 
 
 class TestSettledJob:
-    """As stored afterwards; that MongoDB agrees is for the tests of the ledger."""
+    """The job as it is stored; tests/store/test_outcomes.py compares this with MongoDB."""
 
     def claimed(self, **fields) -> dict:
         claim = {

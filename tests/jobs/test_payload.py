@@ -1,4 +1,4 @@
-"""Which data can be stored, how large it is, and when two schedules have the same."""
+"""Which data can be stored, its size limit, and when the data of two schedules is equal."""
 
 from __future__ import annotations
 

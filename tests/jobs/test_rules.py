@@ -1,4 +1,4 @@
-"""What a job may look like, and how what it may not is refused."""
+"""Validation of the fields of a job, and the error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which jobs a selector chooses, and what cannot be meant."""
+"""Which jobs a selector selects, and which selectors are rejected."""
 
 from __future__ import annotations
 

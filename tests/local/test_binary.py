@@ -21,7 +21,7 @@ def program(path: Path) -> Path:
 
 @pytest.fixture
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An environment without any mongod, and the directory to put some into."""
+    """Remove every mongod from the environment; return a directory to put one into."""
     monkeypatch.delenv("MONQUE_MONGOD", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
@@ -50,13 +50,13 @@ def test_the_wheel_is_found_without_importing_the_package_around_it(nowhere: Pat
     assert find_mongod() == in_wheel
 
 
-def test_no_mongod_says_where_to_get_one(nowhere: Path) -> None:
+def test_a_missing_mongod_is_reported_with_where_to_get_one(nowhere: Path) -> None:
     with pytest.raises(MonqueConnectionError, match=r"pip install 'monque-core\[local\]'"):
         find_mongod()
 
 
 @pytest.mark.parametrize("executable", [True, False], ids=["missing", "not executable"])
-def test_a_variable_that_names_no_program_is_an_error_and_not_passed_over(
+def test_a_variable_that_names_no_program_is_an_error(
     nowhere: Path, monkeypatch: pytest.MonkeyPatch, executable: bool
 ) -> None:
     program(nowhere / "bin" / "mongod")

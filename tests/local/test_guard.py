@@ -27,7 +27,7 @@ print(json.dumps([[node.pid, str(node.path)] for node in mongo.nodes]), flush=Tr
 
 
 class Owner:
-    """A process that starts a LocalMongo, then does `then`."""
+    """A process that starts a LocalMongo, then runs `then`."""
 
     def __init__(self, then: str, **arguments: Any) -> None:
         self.process = subprocess.Popen(
@@ -89,7 +89,7 @@ def test_a_killed_owner_leaves_nothing_of_nodes_that_ended_before_it() -> None:
         assert owner.leaves_nothing()
 
 
-def test_a_killed_owner_leaves_suspended_servers_no_life() -> None:
+def test_a_killed_owner_also_ends_suspended_servers() -> None:
     with Owner("mongo.nodes[0].suspend(); print(flush=True); time.sleep(60)") as owner:
         owner.says()
         owner.process.send_signal(signal.SIGKILL)
@@ -113,7 +113,7 @@ def test_a_killed_owner_leaves_a_kept_path_in_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "then", ["", "raise SystemExit(0)", "import threading; threading.Thread(target=int).start()"]
 )
-def test_an_owner_that_forgets_to_stop_has_nothing_left_once_it_has_ended(then: str) -> None:
+def test_an_owner_that_ends_without_a_stop_leaves_nothing(then: str) -> None:
     with Owner(then) as owner:
         assert owner.process.wait(120) == 0
         assert owner.left_behind() == []
@@ -129,7 +129,7 @@ except KeyboardInterrupt:
 """
     with Owner(wait) as owner:
         assert owner.says() == "waiting"
-        # In a terminal Ctrl-C reaches the whole process group, not the owner alone.
+        # In a terminal, Ctrl-C reaches the whole process group, not the owner alone.
         os.killpg(owner.process.pid, signal.SIGINT)
         assert owner.says() == "True"
         assert owner.process.wait(120) == 0

@@ -69,7 +69,7 @@ async def test_the_event_loop_goes_on_while_it_starts_and_stops() -> None:
         while_starting, turns = turns, 0
     turning.cancel()
 
-    # A loop that is blocked turns about once.
+    # A blocked loop would iterate about once.
     assert while_starting > 5
     assert turns > 2
 
@@ -147,7 +147,7 @@ def test_another_replica_takes_over_when_the_primary_is_killed() -> None:
 
 
 def _insert_when_possible(client: MongoClient[dict[str, Any]], document: dict[str, Any]) -> None:
-    # Writes are retried once by the driver, which an election can outlast.
+    # The driver retries writes once, which may not outlast an election.
     for _ in range(20):
         try:
             client.test.things.replace_one({"_id": document["_id"]}, document, upsert=True)
@@ -180,7 +180,7 @@ def test_a_path_is_kept_and_found_again_on_other_ports(tmp_path: Path, replicas:
 
 
 def port_of_our_own(count: int = 1) -> int:
-    """Give the first of so many free ports where no other test's server looks for one."""
+    """Return the first of this many free ports outside the range that other tests use."""
     for port in random.sample(range(10_000, 20_000, count), 100):
         with ExitStack() as probes, suppress(OSError):
             for offset in range(count):
@@ -213,7 +213,7 @@ def test_a_path_that_is_no_directory_is_refused(tmp_path: Path) -> None:
         LocalMongo(path=path).start()
 
 
-def test_a_path_in_use_shows_why_mongod_ended(tmp_path: Path) -> None:
+def test_a_path_in_use_is_reported_with_the_output_of_mongod(tmp_path: Path) -> None:
     with (
         LocalMongo(path=tmp_path),
         pytest.raises(MonqueConnectionError, match=r"(?s)ended with code 100.*DBPathInUse"),
@@ -276,7 +276,7 @@ def test_it_can_be_started_again_after_a_stop_and_is_empty_then() -> None:
             client.test.things.insert_one({})
 
 
-def test_one_that_is_no_longer_referred_to_is_stopped() -> None:
+def test_an_unreferenced_one_is_stopped() -> None:
     mongo = LocalMongo()
     mongo.start()
     pid = mongo.nodes[0].pid

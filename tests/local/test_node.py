@@ -70,7 +70,7 @@ def test_a_suspended_node_can_be_ended(own: LocalMongo, ending: str) -> None:
     node.start()
 
 
-def test_a_stop_is_orderly(own: LocalMongo) -> None:
+def test_a_stop_is_clean(own: LocalMongo) -> None:
     (node,) = own.nodes
     node.stop()
 
@@ -78,7 +78,7 @@ def test_a_stop_is_orderly(own: LocalMongo) -> None:
     node.start()
 
 
-def test_ending_one_that_has_ended_does_nothing_and_the_rest_is_refused(own: LocalMongo) -> None:
+def test_ending_a_stopped_node_does_nothing_and_other_calls_are_refused(own: LocalMongo) -> None:
     (node,) = own.nodes
     with pytest.raises(MonqueError, match="is running already"):
         node.start()
@@ -92,7 +92,7 @@ def test_ending_one_that_has_ended_does_nothing_and_the_rest_is_refused(own: Loc
     node.start()
 
 
-def test_a_program_that_is_not_mongod_shows_what_it_said(
+def test_a_program_that_is_not_mongod_is_reported_with_its_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "mongod"
@@ -116,7 +116,7 @@ def test_a_program_that_cannot_be_run_says_so(
         LocalMongo().start()
 
 
-def test_a_node_of_a_stopped_mongo_is_of_no_use() -> None:
+def test_a_node_of_a_stopped_mongo_cannot_be_used() -> None:
     with LocalMongo() as mongo:
         (node,) = mongo.nodes
     with pytest.raises(MonqueConnectionError, match="was stopped"):

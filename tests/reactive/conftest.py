@@ -1,4 +1,4 @@
-"""What reactive tasks are tested with: a source collection, and a pace that suits tests."""
+"""Fixtures for reactive tasks: source collections, and intervals that suit tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pymongo import AsyncMongoClient
 
 from monque_core import LocalMongo, MonqueOptions, ReactiveOptions
 from monque_core.local import node
-from tests.support.proxy import Proxy
+from tests.support.fixtures import proxy, standalone_db, standalone_uri
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -18,40 +18,37 @@ if TYPE_CHECKING:
     from pymongo.asynchronous.collection import AsyncCollection
     from pymongo.asynchronous.database import AsyncDatabase
 
+    from tests.support.proxy import Proxy
+
+__all__ = ["proxy", "standalone_db", "standalone_uri"]
+
 
 @pytest.fixture
 def monque_options() -> MonqueOptions:
-    """Let changes be planned at once."""
+    """Plan changes without a delay."""
     return {"reactive_options": ReactiveOptions(flush_interval=0.01)}
 
 
 @pytest.fixture
 def orders(db: AsyncDatabase[dict[str, Any]]) -> AsyncCollection[dict[str, Any]]:
-    """Give the source collection of most tests."""
+    """Return the source collection of most tests."""
     return db["orders"]
-
-
-@pytest.fixture
-async def proxy(uri: str) -> AsyncIterator[Proxy]:
-    """Give a proxy in front of the usual MongoDB."""
-    async with Proxy(uri) as proxy:
-        yield proxy
 
 
 @pytest.fixture
 async def proxied_db(
     proxy: Proxy, db: AsyncDatabase[dict[str, Any]]
 ) -> AsyncIterator[AsyncDatabase[dict[str, Any]]]:
-    """Give the test's database as seen through the proxy."""
+    """Yield the test's database behind the proxy."""
     async with AsyncMongoClient[dict[str, Any]](proxy.uri) as client:
         yield client[db.name]
 
 
 @pytest.fixture(scope="session")
 def forgetful_uri() -> Iterator[str]:
-    """Give a replica set whose oplog is as small as can be."""
+    """Yield a replica set with the smallest possible oplog."""
     with pytest.MonkeyPatch.context() as patch:
-        # What a checkpoint does not have yet is kept, too, so there is one every second.
+        # The server keeps what is not in a checkpoint yet, so there is one every second.
         patch.setattr(node, "_OPTIONS", (*node._OPTIONS, "--oplogSize=1", "--syncdelay=1"))
         with LocalMongo() as mongo:
             yield mongo.uri
@@ -59,24 +56,8 @@ def forgetful_uri() -> Iterator[str]:
 
 @pytest.fixture
 async def forgetful_db(forgetful_uri: str) -> AsyncIterator[AsyncDatabase[dict[str, Any]]]:
-    """Give a fresh database on it."""
+    """Yield a fresh database on it."""
     async with AsyncMongoClient[dict[str, Any]](forgetful_uri) as client:
-        name = f"test_{uuid4().hex}"
-        yield client[name]
-        await client.drop_database(name)
-
-
-@pytest.fixture(scope="session")
-def standalone_uri() -> Iterator[str]:
-    """Give the connection string of a server that has neither change streams nor transactions."""
-    with LocalMongo(standalone=True) as mongo:
-        yield mongo.uri
-
-
-@pytest.fixture
-async def standalone_db(standalone_uri: str) -> AsyncIterator[AsyncDatabase[dict[str, Any]]]:
-    """Give a fresh database on it."""
-    async with AsyncMongoClient[dict[str, Any]](standalone_uri) as client:
         name = f"test_{uuid4().hex}"
         yield client[name]
         await client.drop_database(name)

@@ -1,4 +1,4 @@
-"""Many documents at once."""
+"""Many documents changed at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FLUSH_SIZE = 100
 AT_ONCE = 200
 
 
-async def test_a_burst_of_changes_is_planned_and_run_and_the_leader_holds_little_of_it(
+async def test_a_burst_of_changes_runs_with_bounded_memory_on_the_leader(
     db: AsyncDatabase[dict[str, Any]], orders: AsyncCollection[dict[str, Any]]
 ) -> None:
     pace = ReactiveOptions(flush_size=FLUSH_SIZE, flush_interval=0.05)
@@ -49,8 +49,8 @@ async def test_a_burst_of_changes_is_planned_and_run_and_the_leader_holds_little
         await settle(leader)
         assert await leader.count_reactive_tasks(status="completed") == COUNT
     assert sorted(ran) == list(range(COUNT))
-    # A batch that is planned and one that gathers, not what the burst has of them; and no more
-    # documents than the test itself is writing.
+    # One batch is planned and one is buffered, not the whole burst, and no more documents than
+    # the test itself is writing.
     assert most_ids <= 2 * FLUSH_SIZE
     assert most_documents <= AT_ONCE
 

@@ -1,4 +1,4 @@
-"""Which changes make a task run, and for what."""
+"""Which changes trigger a task, and what its run gets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PAID = {"status": "paid"}
 
 
-async def test_a_document_runs_when_it_comes_and_when_a_watched_value_changes(
+async def test_a_task_runs_for_new_documents_and_changed_watched_values(
     monque: Monque, orders: Orders
 ) -> None:
     ran = note_runs(monque, watch=["status", "total"], filter=PAID)
@@ -56,7 +56,7 @@ async def test_without_a_watch_every_change_of_the_document_counts(
     assert ran == [(1, {"total": 5}), (1, {"note": "anything", "total": 5})]
 
 
-async def test_moved_fields_are_no_change(monque: Monque, orders: Orders) -> None:
+async def test_reordered_fields_are_not_a_change(monque: Monque, orders: Orders) -> None:
     ran = note_runs(monque, watch=["a", "b"])
     async with monque:
         await orders.insert_one({"_id": 1, "a": 1, "b": 2})
@@ -81,7 +81,7 @@ async def test_computed_values_can_be_watched(monque: Monque, orders: Orders) ->
     ]
 
 
-async def test_documents_that_are_there_already_run_once(monque: Monque, orders: Orders) -> None:
+async def test_existing_documents_run_once(monque: Monque, orders: Orders) -> None:
     await orders.insert_many([{"_id": i, "status": "paid" if i % 2 else "open"} for i in range(6)])
     ran = note_runs(monque, filter=PAID)
     async with monque:
@@ -94,7 +94,7 @@ async def test_documents_that_are_there_already_run_once(monque: Monque, orders:
 async def test_equal_ids_in_two_collections_of_one_batch_are_two_documents(
     db: AsyncDatabase[dict[str, Any]], client: AsyncMongoClient[dict[str, Any]]
 ) -> None:
-    # What is debounced for so long gathers for half of that, and may do so here.
+    # With such a long debounce, changes may be buffered for up to half of it.
     monque = Monque(db, reactive_options=ReactiveOptions(flush_interval=0.5))
     orders = note_runs(monque, "orders", name="order", debounce=1)
     returns = note_runs(monque, "returns", name="return", debounce=1)
@@ -152,7 +152,7 @@ async def test_deleting_and_inserting_again_with_the_same_id_runs_again(
         await orders.insert_one({"_id": 1, "total": 5})
         await settle(monque)
         assert (await record_of(monque)).id == first.id
-        # Also when both come in one batch, where only the end of it can be seen.
+        # Also when both arrive in one batch, where only the last state is visible.
         await orders.delete_one({"_id": 1})
         await orders.insert_one({"_id": 1, "total": 5})
         await settle(monque)
@@ -216,7 +216,7 @@ FILTERS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
 async def test_filters_mean_what_they_mean_to_the_server(
     monque: Monque, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
-    """What matches and what does not, both when a task is new and when a document changes."""
+    """What matches and what does not, both for a new task and for a changed document."""
     collections = {f"orders_{i}": case for i, case in enumerate(FILTERS)}
     ran = {
         name: note_runs(monque, name, name=name, filter=filter)
@@ -237,7 +237,7 @@ async def test_filters_mean_what_they_mean_to_the_server(
         assert [id for id, _ in ran[name]] == ["before", "later"], filter
 
 
-async def test_ids_of_every_type_are_seen(monque: Monque, orders: Orders) -> None:
+async def test_ids_of_every_type_are_planned(monque: Monque, orders: Orders) -> None:
     ids = [1, 2.5, "a", ObjectId(), NEW_YEAR, b"\x01", True, {"a": 1, "b": [1]}, Int64(2**40)]
     await orders.insert_many([{"_id": id} for id in ids])
     await orders.insert_one({"_id": "later"})

@@ -1,4 +1,4 @@
-"""When the records of documents that are gone go, too."""
+"""When the records of deleted documents are deleted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def monque_options() -> MonqueOptions:
-    """Look often, for the clock is moved by hand."""
+    """Search often, because the clock is moved by hand."""
     return {"reactive_options": ReactiveOptions(flush_interval=0.01, cleanup_interval=0.1)}
 
 
@@ -40,7 +40,7 @@ async def remaining(monque: Monque) -> list[Any]:
         ("never", ["deleted", "left", "stays"]),
     ],
 )
-async def test_records_go_once_their_documents_are_gone_for_long_enough(
+async def test_records_are_deleted_long_enough_after_their_documents(
     monque: Monque,
     db: AsyncDatabase[dict[str, Any]],
     orders: Orders,
@@ -69,7 +69,7 @@ async def _are(monque: Monque, ids: list[str]) -> bool:
 
 
 async def _has_been_cleaned(db: AsyncDatabase[dict[str, Any]]) -> None:
-    """Wait for another look, which removes what was long gone, unless nothing is to be removed."""
+    """Wait for another cleanup pass, which deletes expired records unless `expected` is empty."""
     long_ago = datetime(2000, 1, 1, tzinfo=UTC)
     stale = {"task": "invoice", "sourceDocId": "stale", "status": "completed"}
     await db.orders_tasks.insert_one({**stale, "unmatchedAt": long_ago, "updatedAt": long_ago})
@@ -101,9 +101,7 @@ async def test_by_default_they_are_kept_for_a_day(
         await eventually(lambda: _are(monque, []))
 
 
-async def test_with_nothing_to_keep_them_for_they_go_at_once(
-    monque: Monque, orders: Orders
-) -> None:
+async def test_without_retention_they_are_deleted_at_once(monque: Monque, orders: Orders) -> None:
     note_runs(monque, cleanup=Cleanup(keep_for=0))
     async with monque:
         await orders.insert_many([{"_id": 1}, {"_id": 2}])
@@ -136,7 +134,7 @@ async def test_a_document_that_comes_back_keeps_its_record(
     assert ran.count(("back", {})) == 2
 
 
-async def test_documents_that_went_unseen_are_cleaned_up_too(
+async def test_records_of_documents_deleted_without_an_event_are_deleted(
     db: Any, clock: MovableClock, orders: Orders
 ) -> None:
     pace = ReactiveOptions(flush_interval=0.01, cleanup_interval=3600)
@@ -146,7 +144,7 @@ async def test_documents_that_went_unseen_are_cleaned_up_too(
     async with monque:
         await settle(monque)
     await orders.delete_one({"_id": 1})
-    # Nobody will tell of it.
+    # No event will report this deletion.
     await db.monque_jobs_meta.delete_one({"_id": f"reactive:stream:{db.name}"})
     async with monque:
         await eventually(lambda: _are_only_two(monque))

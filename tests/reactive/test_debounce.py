@@ -1,4 +1,4 @@
-"""How long a task waits for its document to be quiet."""
+"""How long a task waits until its document stops changing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Orders = AsyncCollection[dict[str, Any]]
 
 
-async def test_a_burst_of_changes_is_one_run_after_it(
+async def test_a_burst_of_changes_causes_one_run_afterwards(
     monque: Monque, orders: Orders, clock: MovableClock
 ) -> None:
     ran = note_runs(monque, debounce=1)
@@ -36,7 +36,7 @@ async def test_a_burst_of_changes_is_one_run_after_it(
         assert ran == [(1, {"total": 2})]
 
 
-async def test_the_time_it_was_due_first_stays_however_long_it_is_postponed(
+async def test_the_first_due_time_is_kept_when_a_run_is_postponed(
     monque: Monque, orders: Orders, clock: MovableClock
 ) -> None:
     note_runs(monque, debounce=1)
@@ -93,7 +93,7 @@ async def test_updates_every_20_ms_do_not_keep_a_task_from_running(
     assert record.values == {"total": newest["total"]}
 
 
-async def test_a_change_after_a_run_waits_for_quiet_again(
+async def test_a_change_after_a_run_is_debounced_again(
     monque: Monque, orders: Orders, clock: MovableClock
 ) -> None:
     ran = note_runs(monque, debounce=1)

@@ -1,4 +1,4 @@
-"""Processes that die or stand still in the middle of their work."""
+"""Processes that are killed or frozen in the middle of their work."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from monque_core import Monque, ReactiveOptions
-from monque_core.reactive import Fixed
+from monque_core import Fixed, Monque, ReactiveOptions
 from tests.support.happenings import Happenings
 from tests.support.reactions import note_runs, record_of, settle, statuses
 from tests.support.reactive_process import ReactiveProcess
@@ -32,12 +31,12 @@ def survivor_of(db: Db) -> Monque:
 
 
 def plans(command: Mapping[str, Any]) -> bool:
-    """Tell whether a command writes records, with documents to write them for."""
+    """Return whether a command writes records for at least one document."""
     pipeline = command.get("pipeline") or [{}]
     return "aggregate" in command and "$merge" in pipeline[-1]
 
 
-async def test_a_leader_killed_in_the_middle_of_a_flush_loses_nothing_and_arrives_too_late(
+async def test_a_leader_killed_during_a_flush_loses_nothing_and_its_late_write_is_refused(
     db: Db, proxy: Proxy, orders: Orders
 ) -> None:
     survivor = survivor_of(db)
@@ -67,7 +66,7 @@ def saves_a_token(command: Mapping[str, Any]) -> bool:
     return "findAndModify" in command and str(key).startswith("reactive:stream:")
 
 
-async def test_a_leader_killed_before_it_saves_its_token_has_nothing_planned_twice(
+async def test_a_leader_killed_before_saving_its_token_causes_no_second_planning(
     db: Db, proxy: Proxy, orders: Orders
 ) -> None:
     async with ReactiveProcess(proxy.uri, db.name, "quick", pace=PACE) as leader:
@@ -94,7 +93,7 @@ async def test_a_leader_killed_before_it_saves_its_token_has_nothing_planned_twi
 
 
 async def _reaches_the_server(db: Db) -> None:
-    """Wait until the server has no aggregation of a dead leader's under way any more."""
+    """Wait until the server has no running aggregation of a dead leader."""
     await asyncio.sleep(0.2)
     pipeline: list[dict[str, Any]] = [
         {"$currentOp": {}},
@@ -160,7 +159,7 @@ async def test_a_frozen_worker_that_wakes_after_its_lock_expired_changes_nothing
             await ran.reach(1)
             await settle(survivor)
             before = await db.orders_tasks.find_one({})
-            # Its run ends in the moment it goes on, before or after it notices the loss.
+            # Its run ends at the moment it resumes, before or after it notices the loss.
             frozen.let_runs_end()
             frozen.thaw()
             errors = await frozen.hear("error")

@@ -1,4 +1,4 @@
-"""One instance plans for all, and another one as soon as it does not."""
+"""One instance plans for all, and another one takes over when it stops."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ async def test_a_scan_that_takes_longer_than_the_lease_stays_with_its_leader(
     assert [record.attempts for record in page.tasks] == [1] * 250
 
 
-async def test_what_a_former_leader_has_on_its_way_counts_for_nothing(
+async def test_late_writes_of_a_former_leader_are_ignored(
     db: Db, proxied_db: Db, proxy: Proxy, orders: Orders
 ) -> None:
     former, successor = instance_on(proxied_db, lease=2), instance_on(db, lease=2)
@@ -117,7 +117,7 @@ async def test_what_a_former_leader_has_on_its_way_counts_for_nothing(
     held = proxy.strike("hold request", plans)
     async with former:
         await held.strikes()
-        # The lease cannot be renewed, nor had again at once.
+        # The lease can neither be renewed nor acquired again at once.
         faults = [proxy.strike("hold request", test) for test in (renews, looks_at_the_lease)]
         async with successor:
             (lost,) = await leading.reach("leader:lost")
@@ -161,7 +161,7 @@ async def test_a_task_that_is_registered_after_the_start_is_planned_too(
     assert third == [(2, {}), (4, {})]
 
 
-async def test_changes_made_while_nobody_was_there_are_planned_at_the_next_start(
+async def test_changes_without_a_running_instance_are_planned_at_the_next_start(
     monque: Monque, orders: Orders
 ) -> None:
     happenings, ran = Happenings(monque), note_runs(monque)
@@ -177,7 +177,7 @@ async def test_changes_made_while_nobody_was_there_are_planned_at_the_next_start
         gone = await record_of(monque, 1)
     assert sorted(ran) == [(0, {"total": 2}), (3, {"total": 1})]
     assert gone.unmatched_at is not None
-    # From the stream alone: the task was examined only when it was new.
+    # From the stream alone: the task was reconciled only when it was new.
     assert len(happenings.of("reconcile:start")) == 1
 
 
@@ -196,5 +196,5 @@ async def test_a_flush_whose_reply_is_lost_is_planned_again_and_runs_once(
         first = await record_of(monque, 0)
     assert sorted(ran) == [(i, {}) for i in range(5)]
     (acquired,) = happenings.of("leader:acquired")
-    # In a new term, so that whatever is still on its way is a former leader's.
+    # In a new term, so that pending writes of a former leader are refused.
     assert (first.planned_term or 0) > acquired.term

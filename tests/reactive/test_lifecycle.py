@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 QUICK = ReactiveOptions(flush_interval=0.01)
 
 
-async def test_every_kind_of_handle_serves(any_db: Any, orders: Orders) -> None:
+async def test_every_kind_of_handle_works(any_db: Any, orders: Orders) -> None:
     monque = Monque(any_db, reactive_options=QUICK)
-    # A collection of the handle's own kind names its place as well as a text does.
+    # A collection object names a collection as well as a text does.
     ran = note_runs(monque, any_db["orders"])
     async with monque:
         await orders.insert_one({"_id": 1})
@@ -38,7 +38,7 @@ async def test_every_kind_of_handle_serves(any_db: Any, orders: Orders) -> None:
     assert ran == [(1, {}), (1, {"total": 1})]
 
 
-async def test_a_server_without_change_streams_is_looked_at_again_and_again(
+async def test_without_change_streams_the_server_is_polled(
     standalone_db: Db,
 ) -> None:
     monque = Monque(standalone_db, reactive_options=QUICK)
@@ -146,13 +146,13 @@ async def test_jobs_and_tasks_share_the_slots_of_an_instance(db: Db, orders: Ord
         await settle(monque)
     assert (order.count("job"), order.count("task")) == (100, 100)
     assert most == 2
-    # Neither waits for the end of the other: both are among the first half.
+    # Neither waits for the other to finish: both are among the first half.
     both = order[:150]
     assert both.count("job") >= 20
     assert both.count("task") >= 20
 
 
-async def test_tasks_without_asyncio(blocking_db: Database[dict[str, Any]]) -> None:
+async def test_sync_monque_runs_reactive_tasks(blocking_db: Database[dict[str, Any]]) -> None:
     def use() -> list[Any]:
         monque = SyncMonque(blocking_db, reactive_options=QUICK)
         ran: list[Any] = []
@@ -185,8 +185,8 @@ async def test_tasks_without_asyncio(blocking_db: Database[dict[str, Any]]) -> N
     assert await asyncio.to_thread(use) == [(1, 5), "later", (1, 5)]
 
 
-async def test_planning_goes_on_after_the_server_was_away(db: Db, orders: Orders) -> None:
-    """A stream that ends, as by an operator's hand, is opened again where it was."""
+async def test_planning_continues_after_an_outage(db: Db, orders: Orders) -> None:
+    """A change stream that is ended, for example by an operator, resumes where it was."""
     monque = Monque(db, reactive_options=QUICK)
     ran = note_runs(monque)
     async with monque:

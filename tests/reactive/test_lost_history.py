@@ -1,4 +1,4 @@
-"""Changes that the stream cannot tell of: it is cut off, or what it was about is gone."""
+"""Changes that the stream cannot report: the oplog rolled over, or the collection is gone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUICK = ReactiveOptions(flush_interval=0.01, leader_lease=3)
 
 
 async def push_out_of_the_oplog(db: Db, token: Any) -> None:
-    """Write until the server has forgotten what followed a token."""
+    """Write until the server has dropped the history after a resume token."""
     filling = [{"fill": "x" * 10**6} for _ in range(10)]
 
     async def is_forgotten() -> bool:
@@ -39,7 +39,7 @@ async def push_out_of_the_oplog(db: Db, token: Any) -> None:
     await eventually(is_forgotten)
 
 
-async def test_a_history_that_the_server_has_dropped_is_made_up_for(forgetful_db: Db) -> None:
+async def test_a_dropped_history_is_reconciled(forgetful_db: Db) -> None:
     monque = Monque(forgetful_db, reactive_options=QUICK)
     happenings, ran = Happenings(monque), note_runs(monque)
     orders = forgetful_db.orders
@@ -69,7 +69,7 @@ async def test_a_history_that_the_server_has_dropped_is_made_up_for(forgetful_db
 
 
 @pytest.mark.parametrize("token", [{"_data": "nonsense"}, {"_data": "82" + "00" * 30}, {}])
-async def test_a_token_that_is_of_no_use_is_made_up_for(
+async def test_an_unusable_resume_token_is_reconciled(
     monque: Monque, db: Db, orders: Orders, token: dict[str, str]
 ) -> None:
     ran = note_runs(monque)
@@ -112,7 +112,9 @@ async def test_a_dropped_and_recreated_collection_runs_again(
     assert other == [(1, {})]
 
 
-async def test_a_renamed_collection_is_another_one(monque: Monque, db: Db, orders: Orders) -> None:
+async def test_a_renamed_collection_is_a_new_collection(
+    monque: Monque, db: Db, orders: Orders
+) -> None:
     ran = note_runs(monque)
     await orders.insert_one({"_id": 1, "of": "orders"})
     await db.imported.insert_many([{"_id": 1, "of": "orders"}, {"_id": 2, "of": "imported"}])

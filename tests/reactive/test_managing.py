@@ -1,4 +1,4 @@
-"""Looking at reactive tasks, and running them again."""
+"""Listing reactive tasks, and running them again."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from bson import Code, Regex
 
-from monque_core import InvalidCursorError, Monque, ReactiveTask
+from monque_core import Fixed, InvalidCursorError, Monque, ReactiveTask
 from monque_core.jobs.outcome import LONGEST_REASON
-from monque_core.reactive import Fixed
 from tests.support.reactions import note_runs, record_of, settle, statuses
 from tests.support.tally import Tally
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 async def fill(monque: Monque, db: Db) -> None:
-    """Leave three completed orders, one failed, and a return."""
+    """Leave three completed orders, a failed one, and a return."""
 
     @monque.reactive("orders", name="invoice", debounce=0, retry=Fixed(1, max_attempts=1))
     async def invoice(task: ReactiveTask) -> None:
@@ -40,7 +39,7 @@ async def fill(monque: Monque, db: Db) -> None:
     await settle(monque)
 
 
-async def test_records_are_found_by_what_they_are(monque: Monque, db: Db) -> None:
+async def test_records_are_found_by_their_fields(monque: Monque, db: Db) -> None:
     async with monque:
         await fill(monque, db)
         cases: list[tuple[dict[str, Any], int]] = [
@@ -60,7 +59,7 @@ async def test_records_are_found_by_what_they_are(monque: Monque, db: Db) -> Non
             assert len(page.tasks) == await monque.count_reactive_tasks(**chosen) == count, chosen
 
 
-async def test_pages_lead_forth_and_back(monque: Monque, db: Db) -> None:
+async def test_pages_lead_forward_and_backward(monque: Monque, db: Db) -> None:
     async with monque:
         await fill(monque, db)
         whole = [record.id for record in (await monque.get_reactive_tasks()).tasks]
@@ -76,7 +75,7 @@ async def test_pages_lead_forth_and_back(monque: Monque, db: Db) -> None:
     assert [record.id for record in back.tasks] == [record.id for record in second.tasks]
 
 
-async def test_stats_count_records_and_tell_how_far_planning_is(
+async def test_stats_count_records_and_report_the_progress_of_planning(
     monque: Monque, db: Db, clock: MovableClock
 ) -> None:
     async with monque:
@@ -100,7 +99,7 @@ async def test_stats_count_records_and_tell_how_far_planning_is(
     assert stats.stream_lag is not None
 
 
-async def test_what_is_over_runs_again_with_all_its_attempts(monque: Monque, db: Db) -> None:
+async def test_finished_records_run_again_with_all_attempts(monque: Monque, db: Db) -> None:
     async with monque:
         await fill(monque, db)
         assert await monque.retry_reactive_tasks(status="failed") == 1
@@ -115,7 +114,7 @@ async def test_what_is_over_runs_again_with_all_its_attempts(monque: Monque, db:
         assert len((await record_of(monque, 0, "return")).history) == 3
 
 
-async def test_what_runs_runs_once_more_afterwards(monque: Monque, orders: Orders) -> None:
+async def test_running_records_run_once_more_afterwards(monque: Monque, orders: Orders) -> None:
     started, may_end = Tally[int](), asyncio.Event()
 
     @monque.reactive("orders", name="invoice", debounce=0)
@@ -135,7 +134,7 @@ async def test_what_runs_runs_once_more_afterwards(monque: Monque, orders: Order
     assert started == [1, 1]
 
 
-async def test_running_everything_again_must_be_asked_for(monque: Monque) -> None:
+async def test_rerunning_everything_must_be_explicit(monque: Monque) -> None:
     with pytest.raises(ValueError, match="everything=True"):
         await monque.retry_reactive_tasks()
 
@@ -144,7 +143,7 @@ async def test_running_everything_again_must_be_asked_for(monque: Monque) -> Non
     "nonsense",
     [{"status": "done"}, {"status": []}, {"name": ""}, {"error": ""}, {"collection": 5}],
 )
-async def test_nonsense_selections_are_refused(monque: Monque, nonsense: dict[str, Any]) -> None:
+async def test_bad_selections_are_refused(monque: Monque, nonsense: dict[str, Any]) -> None:
     (option,) = nonsense
     for method in ("get_reactive_tasks", "count_reactive_tasks", "retry_reactive_tasks"):
         with pytest.raises(ValueError, match=option):
@@ -152,7 +151,7 @@ async def test_nonsense_selections_are_refused(monque: Monque, nonsense: dict[st
 
 
 @pytest.mark.parametrize("nonsense", [{"limit": 0}, {"limit": True}, {"direction": "sideways"}])
-async def test_nonsense_pages_are_refused(monque: Monque, nonsense: dict[str, Any]) -> None:
+async def test_bad_page_arguments_are_refused(monque: Monque, nonsense: dict[str, Any]) -> None:
     (option,) = nonsense
     with pytest.raises(ValueError, match=option):
         await monque.get_reactive_tasks(**nonsense)

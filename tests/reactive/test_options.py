@@ -1,4 +1,4 @@
-"""Nonsense is refused when a task is registered, by the name of the option."""
+"""Invalid options are rejected at registration; the error names the option."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from monque_core.reactive import Cleanup, Cron, Exponential, Fixed, Linear, Series
+from monque_core import Cron, Exponential, Fixed, Linear, Series
+from monque_core.reactive import Cleanup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         ({"debounce": "soon"}, "debounce"),
         ({"debounce": 2, "max_wait": 1}, "max_wait"),
         ({"retry": 5}, "retry"),
+        ({"reset_on_change": 1}, "reset_on_change"),
         ({"cleanup": "never"}, "cleanup"),
         ({"history": -1}, "history"),
         ({"history": True}, "history"),
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
         ({"timeout": 0}, "timeout"),
     ],
 )
-async def test_an_option_that_cannot_be_meant(
+async def test_a_bad_option_is_refused_at_registration(
     monque: Monque, options: dict[str, Any], message: str
 ) -> None:
     given: Any = {"name": "invoice", **options}
@@ -53,7 +55,7 @@ async def test_an_option_that_cannot_be_meant(
         monque.reactive("orders", **given)
 
 
-async def test_an_option_that_is_none_is_told_in_the_terms_of_the_caller(monque: Monque) -> None:
+async def test_an_unknown_option_is_refused_with_the_name_the_caller_used(monque: Monque) -> None:
     options: Any = {"name": "invoice", "watchh": ["total"]}
     expected = r"^reactive\(\) got an unexpected keyword argument 'watchh': did you mean 'watch'\?"
     with pytest.raises(TypeError, match=expected):
@@ -70,13 +72,13 @@ async def test_an_option_that_is_none_is_told_in_the_terms_of_the_caller(monque:
 
 
 @pytest.mark.parametrize("collection", ["", "a$b", "system.users", ".a", "a..b", "x" * 250])
-async def test_a_collection_that_cannot_be(monque: Monque, collection: str) -> None:
+async def test_a_bad_collection_name_is_refused(monque: Monque, collection: str) -> None:
     with pytest.raises(ValueError, match="collection"):
         monque.reactive(collection, name="invoice")
 
 
 @pytest.mark.parametrize("collection", [None, 5, object(), ["orders"]])
-async def test_a_collection_that_is_none(monque: Monque, collection: Any) -> None:
+async def test_a_non_collection_is_refused(monque: Monque, collection: Any) -> None:
     with pytest.raises(TypeError, match="collection"):
         monque.reactive(collection, name="invoice")
 
@@ -99,6 +101,6 @@ async def test_a_collection_that_is_none(monque: Monque, collection: Any) -> Non
         lambda: Cleanup(keep_for=-1),
     ],
 )
-def test_a_policy_that_cannot_be_meant(make: Callable[[], object]) -> None:
+def test_a_bad_policy_is_refused(make: Callable[[], object]) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         make()

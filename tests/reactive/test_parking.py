@@ -1,4 +1,4 @@
-"""Documents and tasks that cannot be planned hold up nobody else."""
+"""Documents and tasks that cannot be planned do not block the others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Db = AsyncDatabase[dict[str, Any]]
 
 
-async def test_a_bad_document_is_reported_and_parked_and_runs_once_it_is_mended(
+async def test_a_bad_document_is_reported_and_parked_and_runs_after_its_repair(
     monque: Monque, orders: Orders
 ) -> None:
     happenings = Happenings(monque)
@@ -29,7 +29,7 @@ async def test_a_bad_document_is_reported_and_parked_and_runs_once_it_is_mended(
         (event,) = happenings.of("task:error")
         (task,) = (await monque.get_reactive_stats()).tasks
         assert (task.parked, task.reconciling, task.error) == (1, False, None)
-        # Others are planned as before, also in one batch with it.
+        # Other documents are planned as before, also in the same batch.
         await orders.update_many({"_id": {"$in": [7, 8]}}, {"$set": {"note": 1}})
         await orders.insert_one({"_id": 10, "lines": [1]})
         await settle(monque)
@@ -43,9 +43,7 @@ async def test_a_bad_document_is_reported_and_parked_and_runs_once_it_is_mended(
     assert task.parked == 0
 
 
-async def test_a_parked_document_is_not_planned_for_again_and_again(
-    monque: Monque, orders: Orders
-) -> None:
+async def test_a_parked_document_is_not_planned_repeatedly(monque: Monque, orders: Orders) -> None:
     happenings, ran = Happenings(monque), note_runs(monque, watch={"count": {"$size": "$lines"}})
     async with monque:
         await orders.insert_one({"_id": 1, "lines": None})
@@ -65,7 +63,7 @@ async def test_a_task_that_cannot_be_planned_loses_nothing_until_it_can(
     async with monque:
         await orders.insert_one({"_id": 1, "total": 1})
         await settle(monque)
-        # A rule of the operators that no record meets.
+        # A validator that no record satisfies.
         await db.command("collMod", "orders_tasks", validator={"never": True})
         await orders.update_one({"_id": 1}, {"$set": {"total": 2}})
         await orders.insert_one({"_id": 2, "total": 1})

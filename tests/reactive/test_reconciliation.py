@@ -1,4 +1,4 @@
-"""Examining all documents of a task, for what was missed or has a new meaning."""
+"""Reconciliation: examining all documents of a task for missed or redefined work."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ QUICK = ReactiveOptions(flush_interval=0.01, flush_size=2, leader_lease=2)
 
 
 def restarted(db: Db, clock: MovableClock) -> Monque:
-    """Give an instance of another life, for which tasks can be declared differently."""
+    """Yield a later instance, which can declare tasks differently."""
     pace = ReactiveOptions(flush_interval=0.01, flush_size=2)
     return Monque(db, clock=clock, reactive_options=pace)
 
 
-async def test_a_new_task_examines_what_is_there_in_batches_and_says_so(
+async def test_a_new_task_examines_existing_documents_in_batches_and_reports_it(
     db: Db, clock: MovableClock, orders: Orders
 ) -> None:
     monque = restarted(db, clock)
     happenings, ran = Happenings(monque), note_runs(monque)
-    # Ids of types that a plain comparison would take for different worlds.
+    # Ids of types that are never equal under a plain comparison.
     ids = [None, 1, 2.5, "a", {"b": 1}, ObjectId(), True][1:]
     await orders.insert_many([{"_id": id} for id in ids])
     async with monque:
@@ -81,7 +81,7 @@ async def test_a_changed_filter_or_watch_examines_existing_documents(
     assert reasons == (["its filter or watch has changed"] if expected else [])
 
 
-async def test_a_narrower_filter_rearms_what_is_outside_of_it(
+async def test_a_narrower_filter_rearms_documents_outside_of_it(
     db: Db, clock: MovableClock, orders: Orders
 ) -> None:
     before, after = restarted(db, clock), restarted(db, clock)
@@ -97,25 +97,27 @@ async def test_a_narrower_filter_rearms_what_is_outside_of_it(
     assert (record.values, record.unmatched_at) == (None, clock.now())
 
 
-async def test_it_can_be_asked_for_by_name(monque: Monque, db: Db, orders: Orders) -> None:
+async def test_reconciliation_can_be_requested_by_name(
+    monque: Monque, db: Db, orders: Orders
+) -> None:
     happenings, ran = Happenings(monque), note_runs(monque)
     async with monque:
         await orders.insert_many([{"_id": 1}, {"_id": 2}])
         await settle(monque)
-        # As if it had been missed.
+        # As if the change had been missed.
         await db.orders_tasks.delete_one({"sourceDocId": 2})
         await monque.reconcile("invoice")
         await settle(monque)
         (_, done) = await happenings.reach("reconcile:complete", 2)
     assert sorted(ran) == [(1, {}), (2, {}), (2, {})]
-    assert (done.reason, done.documents) == ("it was asked for", 2)
+    assert (done.reason, done.documents) == ("it was requested", 2)
 
 
 @pytest.mark.parametrize(("name", "error"), [("unknown", MonqueError), ("", ValueError)])
-async def test_only_a_known_task_can_be_examined(
+async def test_only_a_known_task_can_be_reconciled(
     monque: Monque, name: str, error: type[Exception]
 ) -> None:
-    with pytest.raises(error, match=r"name|no reactive task 'unknown'"):
+    with pytest.raises(error, match=r"name|unknown reactive task 'unknown'"):
         await monque.reconcile(name)
 
 
@@ -124,7 +126,7 @@ def scans_beyond(id: int, command: Mapping[str, Any]) -> bool:
     return command.get("find") == "orders" and command.get("filter") == place
 
 
-async def test_the_next_leader_goes_on_where_the_last_one_was(
+async def test_the_next_leader_continues_where_the_last_one_stopped(
     db: Db, proxied_db: Db, proxy: Proxy, orders: Orders
 ) -> None:
     first = Monque(proxied_db, reactive_options=QUICK)
@@ -148,7 +150,7 @@ async def _are_complete(monque: Monque, count: int) -> bool:
     return len(done) == count and set(done.values()) == {"completed"}
 
 
-async def test_changes_go_on_being_planned_while_a_scan_is_under_way(
+async def test_changes_are_planned_during_a_scan(
     proxied_db: Db, proxy: Proxy, orders: Orders
 ) -> None:
     monque = Monque(proxied_db, reactive_options=QUICK)
@@ -166,7 +168,7 @@ async def test_changes_go_on_being_planned_while_a_scan_is_under_way(
     assert sorted(ran) == [(i, {}) for i in [1, *range(100, 110)]]
 
 
-async def test_a_task_that_was_not_there_for_a_day_is_examined_again(
+async def test_a_task_that_was_undeclared_for_a_day_is_examined_again(
     monque: Monque, clock: MovableClock, orders: Orders
 ) -> None:
     happenings, ran = Happenings(monque), note_runs(monque)
@@ -186,7 +188,7 @@ async def test_a_task_that_was_not_there_for_a_day_is_examined_again(
     ("on_version_change", "expected"),
     [("nothing", []), ("failed", [2]), ("all", [1, 2])],
 )
-async def test_a_new_version_runs_again_what_it_asks_for(
+async def test_a_new_version_reruns_the_documents_it_requests(
     db: Db, clock: MovableClock, orders: Orders, on_version_change: str, expected: list[int]
 ) -> None:
     before, same, after = (restarted(db, clock) for _ in range(3))
@@ -204,7 +206,7 @@ async def test_a_new_version_runs_again_what_it_asks_for(
         await db.orders_tasks.update_one(
             {"sourceDocId": 2}, {"$set": {"status": "failed", "nextRunAt": None}}
         )
-        # What is gone has nothing to run for.
+        # A document that is gone has nothing to run for.
         await orders.delete_one({"_id": 3})
         await settle(before)
     for instance in (same, after):

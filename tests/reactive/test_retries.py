@@ -1,4 +1,4 @@
-"""When a failed run is tried again, and when it is given up."""
+"""When a failed run is retried, and when no run is left."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from monque_core.reactive import Cron, Exponential, Fixed, Linear, Retry, Series
+from monque_core import Cron, Exponential, Fixed, Linear, Retry, Series
 from tests.support.happenings import Happenings
 from tests.support.reactions import record_of, settle
 from tests.support.tally import Tally
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def fail_always(monque: Monque, **options: Any) -> Tally[int]:
-    """Register a task whose every run fails; gives the attempts it saw."""
+    """Register a task whose runs all fail; return the attempts that it saw."""
     attempts: Tally[int] = Tally()
 
     async def fail(task: ReactiveTask) -> None:
@@ -46,7 +46,7 @@ def fail_always(monque: Monque, **options: Any) -> Tally[int]:
     ],
     ids=["default", "exponential", "fixed", "linear", "series", "cron"],
 )
-async def test_each_failure_stores_when_the_next_run_is(
+async def test_each_failure_stores_the_time_of_the_next_run(
     monque: Monque, orders: Orders, clock: MovableClock, retry: Retry | None, seconds: list[int]
 ) -> None:
     happenings = Happenings(monque)
@@ -71,7 +71,7 @@ async def test_each_failure_stores_when_the_next_run_is(
     assert record.history[-1].error == "OSError: attempt 5"
 
 
-async def test_a_cron_counts_on_the_wall_clock_of_its_zone(
+async def test_a_cron_policy_uses_the_wall_clock_of_its_time_zone(
     monque: Monque, orders: Orders, clock: MovableClock
 ) -> None:
     fail_always(monque, retry=Cron("0 9 * * *", timezone="America/New_York"))
@@ -83,7 +83,7 @@ async def test_a_cron_counts_on_the_wall_clock_of_its_zone(
     assert record.next_run_at == datetime(2026, 7, 1, 13, tzinfo=UTC)
 
 
-async def test_a_single_attempt_is_all_there_is(monque: Monque, orders: Orders) -> None:
+async def test_a_single_attempt_is_not_retried(monque: Monque, orders: Orders) -> None:
     attempts = fail_always(monque, retry=Fixed(1, max_attempts=1))
     async with monque:
         await orders.insert_one({"_id": 1})
@@ -92,7 +92,7 @@ async def test_a_single_attempt_is_all_there_is(monque: Monque, orders: Orders) 
     assert attempts == [1]
 
 
-async def test_without_a_limit_it_is_tried_on_and_on(
+async def test_without_a_limit_it_is_retried_indefinitely(
     monque: Monque, orders: Orders, clock: MovableClock
 ) -> None:
     attempts = fail_always(monque, retry=Fixed(60, max_attempts=None))
@@ -123,7 +123,7 @@ async def test_the_time_since_the_first_error_is_a_limit(
 
 
 @pytest.mark.parametrize("status", ["pending", "failed"])
-async def test_a_change_starts_the_attempts_anew(
+async def test_a_change_resets_the_attempts(
     monque: Monque, orders: Orders, clock: MovableClock, status: str
 ) -> None:
     limit = 2 if status == "failed" else 5
@@ -143,10 +143,10 @@ async def test_a_change_starts_the_attempts_anew(
     assert record.first_error_at == clock.now()
 
 
-async def test_without_reset_a_change_neither_hastens_nor_renews_the_attempts(
+async def test_without_reset_a_change_leaves_the_retry_and_its_attempts_alone(
     monque: Monque, orders: Orders, clock: MovableClock
 ) -> None:
-    attempts = fail_always(monque, retry=Fixed(60, max_attempts=2, reset_on_change=False))
+    attempts = fail_always(monque, retry=Fixed(60, max_attempts=2), reset_on_change=False)
     async with monque:
         await orders.insert_one({"_id": 1, "total": 1})
         await settle(monque)
@@ -163,7 +163,7 @@ async def test_without_reset_a_change_neither_hastens_nor_renews_the_attempts(
     assert record.status == "failed"
 
 
-async def test_a_success_forgets_the_errors_before_it(
+async def test_a_success_clears_earlier_errors(
     monque: Monque, orders: Orders, clock: MovableClock
 ) -> None:
     runs = Tally[int]()

@@ -1,4 +1,4 @@
-"""What a handler is given, and what it can do with its run."""
+"""What a handler receives, and what it can do with its run."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ async def test_a_deferred_run_runs_again_then_whatever_the_handler_does_after(
     assert waiting.due_at == done.due_at == clock.now() - timedelta(minutes=1)
     assert waiting.history[-1].status == "deferred"
     assert waiting.last_error == ("OSError: busy" if fails else None)
-    # What the handler asked for is no attempt, unless it failed.
+    # A deferral does not count as an attempt, unless the run failed.
     assert ran == [1, 2 if fails else 1]
     assert (done.status, done.last_error) == ("completed", None)
     assert [event.will_retry for event in happenings.of("task:fail")] == ([True] if fails else [])
@@ -182,7 +182,7 @@ async def test_a_change_ends_a_deferral(
 
 
 @pytest.mark.parametrize(("handler", "fails"), [("async", True), ("def", False), ("def", True)])
-async def test_a_throttled_task_starts_no_run_here_for_a_while(
+async def test_a_throttled_task_pauses_on_this_instance(
     monque: Monque, orders: Orders, handler: str, fails: bool
 ) -> None:
     ran, other = Tally[tuple[int, float]](), note_runs(monque, name="other")
@@ -208,11 +208,11 @@ async def test_a_throttled_task_starts_no_run_here_for_a_while(
     (first, throttled_at), (second, started_at) = ran
     assert (first, second) == (1, 2)
     assert started_at >= throttled_at + 0.5
-    # Other tasks are not held up, be they of the same collection.
+    # Other tasks are not delayed, even on the same collection.
     assert sorted(other) == [(1, {}), (2, {})]
 
 
-async def test_nonsense_times_are_refused_by_name(monque: Monque, orders: Orders) -> None:
+async def test_bad_times_are_refused_by_name(monque: Monque, orders: Orders) -> None:
     nonsense = (-1, timedelta(seconds=-1), "soon", None, datetime(2026, 1, 1), float("nan"))
     told = Tally[tuple[str, str]]()
 
@@ -366,7 +366,7 @@ async def test_a_run_that_takes_longer_than_its_timeout_fails(
     assert failed.will_retry
 
 
-async def test_aware_times_of_any_zone_are_meant(
+async def test_aware_times_of_any_zone_are_accepted(
     monque: Monque, orders: Orders, clock: MovableClock
 ) -> None:
     later = clock.now().astimezone(UTC) + timedelta(hours=1)

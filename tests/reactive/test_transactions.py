@@ -1,4 +1,4 @@
-"""A run that is completed in the handler's own transaction."""
+"""Runs that complete in the handler's own transaction."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 async def invoices(db: Db) -> AsyncCollection[dict[str, Any]]:
-    """Give the collection that transactions write to."""
+    """Return the collection that the transactions write to."""
     return await db.create_collection("invoices")
 
 
-async def test_the_work_and_its_completion_are_one(
+async def test_the_work_and_its_completion_are_atomic(
     monque: Monque, db: Db, client: Client, orders: Orders
 ) -> None:
     happenings = Happenings(monque)
@@ -70,7 +70,7 @@ async def test_a_transaction_that_the_driver_retries_completes_once(
             await task.complete(session=session)
             await db.invoices.insert_one({"order": task.source_id}, session=session)
             if len(attempts) < 3:
-                # What a server says when the whole transaction may be tried again.
+                # The error with which a server allows the whole transaction to be retried.
                 raise OperationFailure(
                     "try again", 112, {"errorLabels": ["TransientTransactionError"]}
                 )
@@ -90,7 +90,7 @@ async def test_a_transaction_that_the_driver_retries_completes_once(
     assert not happenings.of("task:error")
 
 
-async def test_what_is_completed_and_aborted_was_not_completed(
+async def test_an_aborted_completion_has_no_effect(
     monque: Monque, db: Db, client: Client, orders: Orders
 ) -> None:
     happenings = Happenings(monque)
@@ -112,7 +112,7 @@ async def test_what_is_completed_and_aborted_was_not_completed(
     assert [event.will_retry for event in happenings.of("task:fail")] == [True]
 
 
-async def test_what_was_committed_stays_whatever_the_handler_raises_then(
+async def test_a_committed_completion_survives_a_later_exception(
     monque: Monque, client: Client, orders: Orders
 ) -> None:
     happenings = Happenings(monque)
@@ -152,7 +152,7 @@ async def test_renewals_leave_an_open_transaction_alone_and_keep_the_other_runs(
         async with client.start_session() as session, await session.start_transaction():
             await db.invoices.insert_one({"order": task.source_id}, session=session)
             await task.complete(session=session)
-            # Three renewals: one that met the transaction would wait for it, or abort it.
+            # Three renewals: one that met the transaction would wait for it or abort it.
             await _for_seconds(1.3)
 
     async with monque:
@@ -165,7 +165,7 @@ async def test_renewals_leave_an_open_transaction_alone_and_keep_the_other_runs(
 
 
 @pytest.mark.parametrize("end", ["commits", "aborts"])
-async def test_a_handler_that_goes_on_long_after_its_transaction_runs_once(
+async def test_a_handler_that_continues_after_its_transaction_runs_once(
     db: Db, client: Client, orders: Orders, end: str
 ) -> None:
     monque, other = (Monque(db, reactive_options=QUICK_LOCKS) for _ in range(2))
@@ -220,7 +220,7 @@ async def test_a_change_during_the_transaction_is_not_lost(
     assert seen == [{"total": 1}, {"total": 2}]
 
 
-async def test_completing_a_claim_that_another_has_raises_and_aborts(
+async def test_completing_a_lost_claim_raises_and_aborts(
     monque: Monque, db: Db, client: Client, orders: Orders
 ) -> None:
     raised = Tally[BaseException]()

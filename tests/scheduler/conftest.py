@@ -1,46 +1,7 @@
-"""A MongoDB without a replica set, beside the usual one."""
+"""Fixtures: a MongoDB without a replica set, a proxy, and handles of the test's database."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from tests.support.fixtures import any_db, proxy, standalone_db, standalone_uri
 
-import pytest
-from pymongo import AsyncMongoClient
-
-from monque_core import LocalMongo
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from pymongo.asynchronous.database import AsyncDatabase
-
-    from tests.conftest import AnyDatabase
-
-
-@pytest.fixture(scope="session")
-def standalone_uri() -> Iterator[str]:
-    """Give the connection string of a server that has neither change streams nor transactions."""
-    with LocalMongo(standalone=True) as mongo:
-        yield mongo.uri
-
-
-@pytest.fixture
-async def standalone_db(standalone_uri: str) -> AsyncIterator[AsyncDatabase[dict[str, Any]]]:
-    """Give a fresh database on it."""
-    async with AsyncMongoClient[dict[str, Any]](standalone_uri) as client:
-        name = f"test_{uuid4().hex}"
-        yield client[name]
-        await client.drop_database(name)
-
-
-@pytest.fixture(params=["async", "blocking"])
-def any_db(request: pytest.FixtureRequest) -> AnyDatabase:
-    """Give the test's database on the event loop and in threads.
-
-    A Motor handle is left out: to all but `Driver` it is the blocking one that Motor wraps.
-    """
-    handle: AnyDatabase = request.getfixturevalue(
-        {"async": "db", "blocking": "blocking_db"}[request.param]
-    )
-    return handle
+__all__ = ["any_db", "proxy", "standalone_db", "standalone_uri"]

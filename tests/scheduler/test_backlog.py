@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ShortThenLong:
-    """A worker that is used to short jobs, and claims ahead, when it meets long ones."""
+    """A worker that had short jobs, and therefore prefetches, when it gets long ones."""
 
     def __init__(self, db: AsyncDatabase[dict[str, Any]]) -> None:
         self.monque = Monque(db, **NO_POLLS)
@@ -45,7 +45,7 @@ class ShortThenLong:
             await self.may_end.wait()
 
 
-async def test_jobs_not_reached_within_a_second_go_back_uncounted(
+async def test_prefetched_jobs_not_started_within_a_second_are_released(
     uri: str, database_name: str
 ) -> None:
     log = CommandLog()
@@ -82,7 +82,7 @@ async def test_jobs_not_reached_within_a_second_go_back_uncounted(
         assert await jobs_in(db).count_documents({"claims": 1}) == 500
 
 
-async def test_jobs_claimed_ahead_go_back_uncounted_at_stop(
+async def test_prefetched_jobs_are_released_at_stop(
     uri: str, database_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = CommandLog()
@@ -93,7 +93,7 @@ async def test_jobs_claimed_ahead_go_back_uncounted_at_stop(
         await hand_back(dispatcher)
         handed_back.set()
 
-    # A release in the log may be one of before the stop, where machine or jobs are slow.
+    # A release in the log may come from before the stop if the machine or the jobs are slow.
     monkeypatch.setattr(Dispatcher, "release_unstarted", tell_when_done)
     async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
         db = client[database_name]

@@ -25,7 +25,7 @@ from monque_core.scheduler.wakeups import MANY
 
 @dataclass(frozen=True)
 class Due:
-    """A candidate as a look returns it."""
+    """Return a candidate as a look returns it."""
 
     name: str
     number: int = 0
@@ -164,7 +164,7 @@ class TestPlan:
         assert plan.total <= LARGEST_CLAIM
         assert plan.total <= sum(plan.limits.values())
         if snapshot.instance is not None and plan.demands:
-            # Each name may have one job in line, however short its runs are.
+            # Each name may have one job prefetched, however short its runs are.
             prefetch = max(LARGEST_PREFETCH, len(plan.demands))
             room = snapshot.instance.free + prefetch - snapshot.instance.prefetched
             assert plan.total <= max(1, room)
@@ -189,7 +189,7 @@ class TestPlan:
         assert bool(plan.demands) >= bool(could_start)
         assert bool(plan.demands) == bool(plan.total)
         if not snapshot.is_contended and snapshot.instance is None:
-            # Every name that could start something is asked for, and one claim fills the slots
+            # Every name that can start a job is claimed from, and one claim fills the slots
             # unless it would be too large.
             assert set(plan.limits) >= set(could_start)
             smallest_large_claim = 100
@@ -197,8 +197,8 @@ class TestPlan:
 
     @given(SNAPSHOTS)
     def test_no_name_starves(self, snapshot: Snapshot) -> None:
-        # Whoever is claimed goes to the end of the line. Each name with a free slot must be
-        # part of a claim within as many claims as the names fit into.
+        # A name that was claimed from goes to the end of the queue. Each name with a free slot
+        # must be in a claim within as many claims as the names fit into.
         line = [one for one in snapshot.names if not one.is_held and one.free > one.prefetched]
         line = [one for one in line if not one.prefetched]
         unserved = {one.name for one in line}

@@ -1,4 +1,4 @@
-"""Claiming what recovery has brought back."""
+"""Claiming jobs that recovery made pending again."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_a_recovered_job_shares_its_claim_with_no_other(
     sharing = Counter(token for _, token in runs)
     assert len(runs) == 60
     assert all(sharing[token] == 1 for data, token in runs if data == "recovered")
-    # Otherwise this would prove nothing: the others do share theirs.
+    # Otherwise the test would prove nothing: the other jobs do share their tokens.
     assert max(sharing.values()) > 1
 
 
@@ -133,7 +133,7 @@ async def test_each_claim_is_stamped_with_the_time_at_which_it_is_made(
         async with monque:
             await stamps.reach(62)
 
-    # However long the look before it takes, no claim carries a time from before the look.
+    # However long the look takes, no claim has a time from before the look.
     assert min(stamps) >= began + timedelta(minutes=1)
-    # And no time serves more claims than one look has found.
+    # And no time stands on more claims than one look found.
     assert len(set(stamps)) >= 3

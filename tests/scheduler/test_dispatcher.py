@@ -1,4 +1,4 @@
-"""Keeping the slots filled."""
+"""The dispatcher fills free slots."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ async def test_short_jobs_are_claimed_and_settled_many_at_a_time(
         async with monque:
             await runs.reach(1000)
 
-    # Twenty slots and a round trip for each claim would make fifty of them.
+    # Twenty slots and one round trip per claim would take fifty of them.
     assert 2 <= sum(map(claims, log.sent)) <= 60
     assert 3 <= sum(map(settles, log.sent)) <= 60
 
 
-async def test_a_freed_slot_is_refilled_at_once_whatever_freed_it(
+async def test_a_freed_slot_is_refilled_at_once(
     standalone_db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     monque = Monque(standalone_db, max_retries=1, **NO_POLLS)
@@ -111,7 +111,7 @@ async def test_a_slot_freed_by_a_thread_is_refilled_at_once(any_db: AnyDatabase)
     assert sorted(runs) == list(range(50))
 
 
-async def test_a_long_job_keeps_no_other_slot_from_being_refilled(
+async def test_a_long_job_does_not_block_other_slots(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     monque = Monque(db, **NO_POLLS)

@@ -1,4 +1,4 @@
-"""Starting and stopping, again and again: nothing is lost and nothing is left behind."""
+"""Repeated start and stop: nothing is lost and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.conftest import AnyDatabase
 
 
-async def test_starting_twice_is_starting_once(
+async def test_a_second_start_does_nothing(
     any_db: AnyDatabase, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     leftovers = Leftovers()
@@ -48,7 +48,7 @@ async def test_starting_twice_is_starting_once(
     assert not monque.is_running
 
 
-async def test_stopping_what_does_not_run_does_nothing(any_db: AnyDatabase) -> None:
+async def test_stopping_a_stopped_instance_does_nothing(any_db: AnyDatabase) -> None:
     leftovers = Leftovers()
     monque = Monque(any_db)
     await monque.stop()
@@ -84,7 +84,7 @@ async def test_an_instance_that_was_stopped_can_be_started_again(
     assert await count_by_status(db) == {"completed": 6}
 
 
-async def test_a_start_during_a_stop_starts_anew(db: AsyncDatabase[dict[str, Any]]) -> None:
+async def test_a_start_during_a_stop_starts_again(db: AsyncDatabase[dict[str, Any]]) -> None:
     leftovers = Leftovers()
     monque = Monque(db, **NO_POLLS)
     runs, may_end = Tally[str](), asyncio.Event()
@@ -142,7 +142,7 @@ async def test_a_cancelled_start_can_be_started_again(uri: str, database_name: s
     assert runs == [1]
 
 
-async def test_started_and_stopped_fifty_times_it_loses_and_leaves_nothing(
+async def test_fifty_starts_and_stops_lose_and_leave_nothing(
     any_db: AnyDatabase, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     leftovers = Leftovers()
@@ -190,7 +190,7 @@ async def test_an_error_in_the_block_stops_the_instance_too(
     assert not leftovers.tasks
 
 
-async def test_run_until_idle_finds_what_others_store_without_waiting_for_a_poll(
+async def test_run_until_idle_finds_jobs_of_others_without_a_poll(
     standalone_db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     monque, elsewhere = Monque(standalone_db, **NO_POLLS), Monque(standalone_db)

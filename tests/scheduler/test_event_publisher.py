@@ -1,4 +1,4 @@
-"""What listeners are told, and the log where nobody listens."""
+"""Events, and log records for errors without a listener."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tests.conftest import AnyDatabase
 
 
-async def test_a_success_is_told_when_it_starts_and_when_it_is_stored(
+async def test_a_success_emits_events_at_its_start_and_after_its_write(
     any_db: AnyDatabase, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(any_db, **NO_POLLS)
@@ -61,7 +61,7 @@ async def test_a_success_is_told_when_it_starts_and_when_it_is_stored(
     assert sorted(jobs_told) == ["job:complete"] * 3 + ["job:start"] * 3
 
 
-async def test_a_success_is_told_only_after_it_is_stored(
+async def test_a_success_is_emitted_only_after_its_write(
     blocking_db: Any, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(db, **NO_POLLS)
@@ -90,7 +90,7 @@ async def test_a_success_is_told_only_after_it_is_stored(
     assert told == [("completed", None), ("failed", "ValueError")]
 
 
-async def test_a_failure_is_told_with_its_error_and_whether_it_is_tried_again(
+async def test_a_failure_is_emitted_with_its_error_and_whether_it_will_be_retried(
     any_db: AnyDatabase, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(any_db, base_retry_interval=0.001, max_retries=2, **QUICK_POLLS)
@@ -139,7 +139,7 @@ async def test_recovered_jobs_are_counted(db: AsyncDatabase[dict[str, Any]]) -> 
     assert {(await stored(db, job)).status for job in jobs} == {"pending"}
 
 
-async def test_trouble_of_the_scheduler_itself_is_told_without_a_job(
+async def test_errors_of_the_scheduler_are_emitted_without_a_job(
     frail_mongo: LocalMongo, node: Node
 ) -> None:
     async with AsyncMongoClient[dict[str, Any]](
@@ -162,11 +162,11 @@ async def test_trouble_of_the_scheduler_itself_is_told_without_a_job(
 
     assert error == JobErrored(error.error, None)
     assert isinstance(error.error, MonqueConnectionError)
-    # One outage, told once: not once for every part that has met it.
+    # One outage, reported once, not once by every component that hits it.
     assert len(happenings.of("job:error")) == 1
 
 
-async def test_the_stream_is_told_of_with_error_and_reason(
+async def test_events_of_the_stream_have_an_error_and_a_reason(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     monque = Monque(db, **NO_POLLS)
@@ -185,7 +185,7 @@ async def test_the_stream_is_told_of_with_error_and_reason(
     ]
 
 
-async def test_failures_nobody_listens_to_are_logged(
+async def test_failures_without_a_listener_are_logged(
     db: AsyncDatabase[dict[str, Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
     monque = Monque(db, base_retry_interval=0.001, max_retries=2, **QUICK_POLLS)
@@ -214,7 +214,7 @@ async def test_failures_nobody_listens_to_are_logged(
     assert all(record.exc_info and record.exc_info[0] is ValueError for record in told)
 
 
-async def test_failures_somebody_listens_to_are_not_logged(
+async def test_failures_with_a_listener_are_not_logged(
     db: AsyncDatabase[dict[str, Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
     monque = Monque(db, max_retries=1, **NO_POLLS)
@@ -232,7 +232,7 @@ async def test_failures_somebody_listens_to_are_not_logged(
     assert not [record for record in caplog.records if record.name == "monque"]
 
 
-async def test_errors_nobody_listens_to_are_logged(
+async def test_errors_without_a_listener_are_logged(
     db: AsyncDatabase[dict[str, Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
     monque = Monque(db, **NO_POLLS)

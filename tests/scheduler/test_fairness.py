@@ -1,4 +1,4 @@
-"""No worker name starves another."""
+"""No worker name starves another one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONG_AGO = datetime.now(UTC) - timedelta(days=1)
 
 
 def note_starts(starts: Tally[str], seconds: float | None) -> Callable[[Job[int]], Any]:
-    """Make a handler that takes so long, or no time at all."""
+    """Return a handler that takes this long, or no time at all."""
 
     async def handler(job: Job[int]) -> None:
         starts.add(job.name)
@@ -67,8 +67,8 @@ async def test_names_share_on_every_kind_of_handle(any_db: AnyDatabase) -> None:
     async with monque:
         await starts.reach(1560)
 
-    # Jobs that take no time are claimed by the hundred, so the turns are not one by one; usually
-    # the first 150 have all of them. A starved name waits until nothing is left of the other.
+    # Jobs without duration are claimed by the hundred, so the names do not alternate job by job.
+    # The first 150 usually contain all names. A starved name waits until the other one is done.
     assert Counter(starts[:1200])["a"] == 30
     assert Counter(starts[:1200])["c"] == 30
     assert Counter(starts) == {"a": 30, "b": 1500, "c": 30}
@@ -90,11 +90,11 @@ async def test_short_jobs_claimed_ahead_do_not_keep_slots_from_long_ones(
         await monque.enqueue_many("long", range(300))
         await starts.wait_until(lambda: starts.count("long") >= 10)
 
-    # A starved name waits until nothing is left of the other.
+    # A starved name waits until nothing of the other one is left.
     assert starts.count("short") < 5_000
 
 
-async def test_a_newcomer_is_served_while_another_name_has_a_backlog(
+async def test_a_new_name_is_served_while_another_has_a_backlog(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     monque = Monque(db, instance_concurrency=3, **NO_POLLS)
@@ -132,6 +132,6 @@ async def test_thirty_names_all_get_their_turn(db: AsyncDatabase[dict[str, Any]]
         await starts.reach(150)
 
     shares = Counter(starts[:150])
-    # A round of thirty turns; five rounds are more than enough to serve each of them.
+    # One round has thirty turns; five rounds are more than enough to serve each name.
     assert set(shares) == set(names)
     assert max(shares.values()) < 60, shares

@@ -1,4 +1,4 @@
-"""What a handler raised is freed when it is settled, without waiting for the garbage collector."""
+"""Exceptions of handlers are freed after settling, without the garbage collector."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class HandlerError(Exception):
-    """An error of which it can be told whether it is still there."""
+    """An exception whose lifetime the test can observe."""
 
 
 @pytest.fixture
@@ -64,5 +64,5 @@ async def test_an_error_is_freed_with_its_run(
         await monque.enqueue_many("work", range(20), timeout=timeout)
         await monque.run_until_idle()
         assert len(raised) == len(failures) == 20
-        # A thread lets go of the last one in its own time.
+        # A thread releases its last exception with a delay.
         await eventually(lambda: all(error() is None for error in raised))

@@ -1,4 +1,4 @@
-"""Keeping claims alive with one write per interval."""
+"""Renewing all claims with one write per interval."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def log() -> CommandLog:
 async def watched_db(
     uri: str, db: AsyncDatabase[dict[str, Any]], log: CommandLog
 ) -> AsyncIterator[AsyncDatabase[dict[str, Any]]]:
-    """Give the test's database through a client whose commands are seen."""
+    """Yield the test's database through a client whose commands are recorded."""
     async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
         yield client[db.name]
 
@@ -83,7 +83,7 @@ async def test_one_write_per_interval_keeps_any_number_of_claims_alive(
     assert not happenings.of("job:error")
 
 
-async def test_an_instance_that_runs_nothing_sends_no_heartbeat(
+async def test_an_idle_instance_sends_no_heartbeats(
     watched_db: AsyncDatabase[dict[str, Any]], log: CommandLog
 ) -> None:
     monque = Monque(watched_db, heartbeat_interval=0.1)
@@ -127,10 +127,10 @@ async def test_only_live_claims_of_the_instance_are_renewed(
             "heartbeatInterval": 100,
         }
         strangers = [
-            # Left behind by an earlier life of this instance, which nobody here runs.
+            # Left behind by an earlier process with this instance id; no run here has it.
             {**claim, "claimedBy": monque.scheduler_instance_id, "claimToken": ObjectId()},
             {**claim, "claimedBy": "another", "claimToken": ObjectId()},
-            # The same token would be a miracle, and still not ours.
+            # An equal token would be a coincidence, and the claim would still not be ours.
             {**claim, "claimedBy": "another", "claimToken": started.job.claim_token},
             {**claim, "claimedBy": monque.scheduler_instance_id},
             {

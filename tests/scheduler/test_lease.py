@@ -1,4 +1,4 @@
-"""No two live instances have one id."""
+"""No two live instances have the same id."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_a_second_live_instance_with_the_same_id_is_refused(
 
     assert [event.job.data for event in happenings.of("job:complete")] == [1]
     assert not happenings.of("job:error")
-    # Now that the id is free, the second may have it.
+    # The id is free now, so the second instance may have it.
     async with second:
         assert second.is_running
 
@@ -114,7 +114,7 @@ async def test_an_id_that_no_live_node_instance_has_is_free(
         assert monque.is_running
 
 
-async def test_of_two_that_start_at_once_with_one_id_one_is_refused(
+async def test_of_two_concurrent_starts_with_one_id_one_is_refused(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     for _ in range(5):
@@ -136,13 +136,13 @@ async def test_of_two_that_start_at_once_with_one_id_one_is_refused(
 
 async def test_a_clean_stop_frees_the_id_at_once(any_db: AnyDatabase) -> None:
     for _ in range(3):
-        # A lease of half an hour each, which no start of the same id would wait out.
+        # Each lease is half an hour long, and no start with the same id would wait that long.
         monque = Monque(any_db, scheduler_instance_id=ID, heartbeat_interval=600)
         async with monque:
             assert monque.is_running
 
 
-async def test_the_lease_of_a_killed_predecessor_is_waited_out_and_its_jobs_recovered(
+async def test_a_start_waits_for_the_lease_of_a_killed_predecessor_and_recovers_its_jobs(
     db: AsyncDatabase[dict[str, Any]], uri: str
 ) -> None:
     successor = Monque(db, scheduler_instance_id=ID, heartbeat_interval=0.5)
@@ -167,7 +167,7 @@ async def test_the_lease_of_a_killed_predecessor_is_waited_out_and_its_jobs_reco
         await happenings.reach("job:complete")
         await successor.stop()
 
-    # It was not taken for one of its own because it has the same id: the token decides.
+    # An equal id does not make it its own: the token decides.
     assert [event.count for event in happenings.of("stale:recovered")] == [1]
     assert (await stored(db, job)).claims == 2
     assert not happenings.of("job:error")
@@ -185,13 +185,13 @@ async def test_an_instance_that_lost_its_id_says_so(db: AsyncDatabase[dict[str, 
 
     assert isinstance(told.error, MonqueConnectionError)
     assert ID in str(told.error)
-    # It gives back only what is its own.
+    # It releases only its own lease.
     lease = await leases(db).find_one({"_id": f"instance:{ID}"})
     assert lease is not None
     assert lease["holder"] == "another"
 
 
-async def test_instances_without_an_id_of_their_own_never_meet(
+async def test_instances_with_generated_ids_never_conflict(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     instances = [Monque(db) for _ in range(3)]
@@ -201,7 +201,7 @@ async def test_instances_without_an_id_of_their_own_never_meet(
     assert await leases(db).count_documents({}) == 0
 
 
-async def test_run_heeds_a_signal_while_it_waits_out_a_predecessors_lease(
+async def test_run_obeys_a_signal_while_it_waits_for_a_predecessors_lease(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     expires_at = datetime.now(UTC) + timedelta(hours=1)
@@ -218,7 +218,7 @@ async def test_run_heeds_a_signal_while_it_waits_out_a_predecessors_lease(
     assert not monque.is_running
 
 
-async def test_leases_of_instances_that_died_do_not_stay_for_ever(
+async def test_leases_of_dead_instances_are_removed(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     await Monque(db).initialize()

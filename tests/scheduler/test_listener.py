@@ -1,4 +1,4 @@
-"""Following the change stream, and going on without it."""
+"""Following the change stream, and working without it."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ async def test_the_stream_follows_a_worker_added_at_the_moment_it_opens(
     assert runs == ["heard"] * 3
 
 
-async def test_an_instance_without_workers_serves_the_first_one_it_gets(
+async def test_an_instance_without_workers_serves_its_first_worker(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     monque, elsewhere = Monque(db, **NO_POLLS), Monque(db)
@@ -279,7 +279,7 @@ async def test_streams_lost_one_after_another_are_each_replaced_soon(
 
     happenings = Happenings(monque)
     async with monque:
-        # A pause that never shrank again would have grown to minutes by the last of these.
+        # A pause that was never reset would have grown to minutes by the last of these.
         for losses in range(1, 13):
             await happenings.reach("changestream:connected", losses)
             await jobs_in(db).insert_one({"_id": losses})
@@ -293,7 +293,7 @@ async def test_streams_lost_one_after_another_are_each_replaced_soon(
 async def failing_client(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[AsyncMongoClient[dict[str, Any]]]:
-    """Give a client of a server whose commands can be made to fail."""
+    """Yield a client of a server whose commands can be made to fail."""
     mongod = tmp_path / "mongod"
     mongod.write_text(
         f'#!/bin/sh\nexec {shlex.quote(str(find_mongod()))} "$@" '
@@ -306,7 +306,7 @@ async def failing_client(
 
 
 async def fail_streams(client: AsyncMongoClient[dict[str, Any]], mode: object) -> None:
-    """Let the server refuse to open and to read change streams."""
+    """Make the server reject opening and reading change streams."""
     await client.admin.command(
         "configureFailPoint",
         "failCommand",
@@ -331,7 +331,7 @@ async def test_while_the_server_refuses_streams_jobs_are_polled_for(
     async with monque:
         await happenings.reach("changestream:connected")
         await fail_streams(failing_client, "alwaysOn")
-        # The read under way ends with this insert, and the next one fails.
+        # The pending read returns this insert, and the next one fails.
         await elsewhere.enqueue("polled", 0)
         await happenings.reach("changestream:closed")
         for number in range(1, 6):
@@ -414,7 +414,7 @@ async def test_the_stream_is_closed_while_no_slot_is_free_and_opened_again_after
 
     assert opened == 1
     assert starts == list(range(8))
-    # A pause to save its cost is no loss of the stream.
+    # A stream that is paused to save its cost is not reported as lost.
     assert happenings.names.count("changestream:connected") == 1
     assert happenings.names.count("changestream:closed") == 1
 
@@ -471,7 +471,7 @@ async def test_a_burst_from_elsewhere_is_claimed_together(
         async with monque:
             await happenings.reach("changestream:connected")
             log.sent.clear()
-            # The stream tells of all of them while the first is being claimed.
+            # The stream reports all of them while the first one is being claimed.
             fault = proxy.strike("hold reply", claims)
             await elsewhere.enqueue_many("burst", range(500))
             await fault.strikes()
@@ -481,5 +481,5 @@ async def test_a_burst_from_elsewhere_is_claimed_together(
             alone = log.count()["findAndModify"]
             may_end.set()
         await elsewhere.stop()
-    # The first, perhaps the last that is left over, and the renewal of the lease.
+    # The first job, perhaps the last remaining one, and the renewal of the lease.
     assert alone <= 3

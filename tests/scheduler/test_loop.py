@@ -1,4 +1,4 @@
-"""Tasks of our own, and how they are ended."""
+"""Background tasks and how they are ended."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def fail_when_cancelled() -> None:
         raise MonqueConnectionError("MongoDB cannot be reached") from None
 
 
-async def test_what_fails_while_it_is_ended_leaves_no_unretrieved_exception() -> None:
+async def test_a_task_that_fails_while_it_is_cancelled_leaves_no_unretrieved_exception() -> None:
     loop = asyncio.get_running_loop()
     complaints: list[dict[str, Any]] = []
     loop.set_exception_handler(lambda _, context: complaints.append(context))
@@ -28,7 +28,7 @@ async def test_what_fails_while_it_is_ended_leaves_no_unretrieved_exception() ->
     assert complaints == []
 
 
-async def test_what_fails_in_time_is_raised() -> None:
+async def test_a_failure_before_the_end_is_raised() -> None:
     async def fail() -> None:
         raise MonqueConnectionError("MongoDB cannot be reached")
 

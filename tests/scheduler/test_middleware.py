@@ -93,7 +93,7 @@ async def test_another_job_may_be_passed_on_and_only_the_handler_sees_it(
     assert completed.job.data == "terces"
 
 
-async def test_call_next_gives_what_the_handler_returns_and_raises_what_it_raises(
+async def test_call_next_returns_and_raises_like_the_handler(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     monque = Monque(db, max_retries=1, **NO_POLLS)
@@ -160,7 +160,7 @@ async def raise_cancelled(job: Job[Any], call_next: CallNext) -> None:
         (raise_cancelled, "CancelledError: of its own", True),
     ],
 )
-async def test_what_middleware_raises_fails_the_run_and_costs_no_slot(
+async def test_an_exception_in_middleware_fails_the_run_and_frees_the_slot(
     any_db: AnyDatabase,
     db: AsyncDatabase[dict[str, Any]],
     middleware: Callable[[Job[Any], CallNext], Awaitable[None]],

@@ -1,4 +1,4 @@
-"""What follows when a run ends: done, tried again, given up, or due at the next tick."""
+"""What follows the end of a run: completion, retry, failure, or the next tick."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
 @pytest.fixture
 def clock() -> MovableClock:
-    """Give a clock that stands at half past noon's first minute."""
+    """Return a clock that stands still at 12:30."""
     return MovableClock(NOON + timedelta(seconds=30))
 
 
@@ -187,7 +187,7 @@ async def test_a_recurring_job_moves_to_its_next_tick_and_missed_ticks_collapse(
             clock.set(max(clock.now(), after.next_run_at))
 
     minutes = [(tick - NOON) // timedelta(minutes=1) for tick in ticks]
-    # One second after :05; from :10 till :22; from :25 till the very tick of :30; at once.
+    # One second after :05; from :10 to :22; from :25 to exactly :30; immediately.
     assert minutes == [10, 25, 35, 40]
     assert len(await stored_jobs(db)) == 1
 
@@ -257,7 +257,7 @@ async def test_a_recurring_job_out_of_retries_leaves_a_failed_one_behind_and_goe
     assert len(await stored_jobs(db)) == 2
 
 
-async def test_a_schedule_changed_during_its_run_goes_on_as_it_is_stored_then(
+async def test_a_schedule_changed_during_its_run_continues_as_stored(
     any_db: AnyDatabase, db: AsyncDatabase[dict[str, Any]], clock: MovableClock
 ) -> None:
     monque = Monque(any_db, clock=clock, **QUICK_POLLS)
@@ -288,7 +288,7 @@ async def test_a_schedule_changed_during_its_run_goes_on_as_it_is_stored_then(
     assert len(await stored_jobs(db)) == 1
 
 
-async def test_a_schedule_changed_during_its_last_failing_run_goes_on_as_it_is_stored_then(
+async def test_a_schedule_changed_during_its_last_failing_run_continues_as_stored(
     db: AsyncDatabase[dict[str, Any]], clock: MovableClock
 ) -> None:
     monque = Monque(db, clock=clock, max_retries=1, **QUICK_POLLS)
@@ -309,7 +309,7 @@ async def test_a_schedule_changed_during_its_last_failing_run_goes_on_as_it_is_s
     assert occurrence.fail_reason == "ValueError: too late"
 
 
-async def test_a_schedule_that_nobody_here_can_read_is_left_alone_and_told_of(
+async def test_an_unreadable_schedule_is_left_alone_and_reported(
     db: AsyncDatabase[dict[str, Any]], clock: MovableClock
 ) -> None:
     monque = Monque(db, clock=clock, **QUICK_POLLS)

@@ -1,4 +1,4 @@
-"""Holding back suspected poison jobs while another is isolated."""
+"""Claims of a suspected poison job are held back while another one is isolated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_a_name_with_a_waiting_suspect_is_held_while_another_is_isolated() -> No
 
     assert guard.is_held("a", 10.0)
     assert not guard.is_held("b", 10.0)
-    # An isolation lasts a second at most.
+    # An isolation lasts at most one second.
     assert not guard.is_held("a", 11.0)
     guard.ended(isolated)
     assert not guard.is_held("a", 10.0)

@@ -1,4 +1,4 @@
-"""Bringing back the jobs of instances that died."""
+"""Recovering the jobs of dead instances."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def claimed(
     silent_for: float | None, interval: float | None, locked_for: float, **fields: object
 ) -> dict[str, Any]:
-    """Give a job that somebody claimed, with durations in seconds and None for no such field."""
+    """Return a claimed job; durations are seconds, and None leaves a field out."""
     now = datetime.now(UTC)
     document = {
         "_id": ObjectId(),
@@ -76,7 +76,7 @@ STALE = {
 }
 ALIVE = {
     "silent for less than three intervals": partial(claimed, 50, 40, 5000),
-    # As Node leaves it, which never renews the lock.
+    # As stored by Node, which never renews the lock.
     "beating, though locked for long": partial(claimed, 10, 30, 100_000),
     "silent, but of a longer interval than ours": partial(claimed, 1000, 600, 5000),
     "no interval, locked lately": partial(claimed, 1000, None, 60),
@@ -124,7 +124,7 @@ async def test_a_claim_is_stale_by_the_interval_stored_on_it_else_by_its_lock(
     assert not happenings.of("job:error")
 
 
-async def test_nothing_is_recovered_when_told_so(db: AsyncDatabase[dict[str, Any]]) -> None:
+async def test_recovery_can_be_disabled(db: AsyncDatabase[dict[str, Any]]) -> None:
     await jobs_in(db).insert_many([claim() for claim in STALE.values()])
     monque = Monque(db, heartbeat_interval=0.1, recover_stale_jobs=False, poll_interval=0.05)
     happenings = Happenings(monque)
@@ -153,7 +153,7 @@ async def test_instances_that_recover_at_once_count_each_job_once(
     assert await jobs_in(db).count_documents({"status": "pending", "claims": 2}) == 50
 
 
-async def test_any_number_is_recovered_at_initialize_and_told_once(
+async def test_initialize_recovers_any_number_and_emits_one_event(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     await jobs_in(db).insert_many([claimed(100, 30, 100) for _ in range(2500)])
@@ -206,7 +206,7 @@ async def test_jobs_interrupted_too_often_are_failed_one_by_one(
         assert failure.job.fail_count == (2 if data == "spent" else 1)
 
 
-async def test_claims_that_node_left_behind_are_not_held_against_a_job_that_node_has_claimed(
+async def test_stale_claim_counts_are_ignored_for_jobs_that_node_claimed(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     lately = datetime.now(UTC) - timedelta(minutes=5)
@@ -238,7 +238,7 @@ GARBAGE: dict[str, dict[str, Any]] = {
 }
 
 
-async def test_stale_garbage_is_set_aside_once_and_the_rest_recovered(
+async def test_stale_garbage_is_quarantined_once_and_the_rest_recovered(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     garbage = [claimed(100, 30, 5000, **fields) for fields in GARBAGE.values()]
@@ -266,7 +266,7 @@ async def test_stale_garbage_is_set_aside_once_and_the_rest_recovered(
 
 
 @pytest.mark.parametrize("lock", ["2020-01-01T00:00:00Z", None, []])
-async def test_a_claim_whose_lock_cannot_be_read_does_not_stay_for_ever(
+async def test_a_claim_with_an_unreadable_lock_is_recovered(
     db: AsyncDatabase[dict[str, Any]], lock: object
 ) -> None:
     job = claimed(None, None, 0, lockedAt=lock)
@@ -287,7 +287,7 @@ async def test_a_claim_whose_lock_cannot_be_read_does_not_stay_for_ever(
     assert len(happenings.of("job:complete")) + len(happenings.of("job:error")) == 1
 
 
-async def test_a_slow_answer_does_not_put_recovery_off(
+async def test_a_slow_answer_does_not_postpone_recovery(
     db: AsyncDatabase[dict[str, Any]], uri: str
 ) -> None:
     async with Proxy(uri) as proxy, AsyncMongoClient[dict[str, Any]](proxy.uri) as client:
@@ -302,11 +302,11 @@ async def test_a_slow_answer_does_not_put_recovery_off(
             await enqueueing
             hours = 3600.0
             await jobs_in(db).insert_one(claimed(5 * hours, 1 * hours, 5 * hours))
-            # A pass or two, not three heartbeats of an hour.
+            # One or two recovery passes, not three heartbeats of an hour.
             await happenings.reach("stale:recovered")
 
 
-async def test_an_instance_whose_heartbeat_is_late_does_not_take_its_own_jobs_for_abandoned(
+async def test_an_instance_with_a_late_heartbeat_does_not_recover_its_own_jobs(
     db: AsyncDatabase[dict[str, Any]], uri: str
 ) -> None:
     async with Proxy(uri) as proxy, AsyncMongoClient[dict[str, Any]](proxy.uri) as client:
@@ -338,7 +338,7 @@ async def _is_silent(db: AsyncDatabase[dict[str, Any]], job: Job[Any], silence: 
     return heartbeat is None or datetime.now(UTC) - heartbeat > silence
 
 
-async def test_recovered_jobs_are_run_at_once_by_who_recovered_them(
+async def test_recovered_jobs_run_at_once_on_the_instance_that_recovered_them(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     monque = Monque(db, heartbeat_interval=0.2, poll_interval=600, safety_poll_interval=600)
@@ -357,7 +357,7 @@ async def test_recovered_jobs_are_run_at_once_by_who_recovered_them(
 
 
 def _stored(document: dict[str, Any]) -> dict[str, Any]:
-    """Give a document as it is read back: in milliseconds."""
+    """Return a document as it is read back: with times in milliseconds."""
     return {key: _to_milliseconds(value) for key, value in document.items()}
 
 
@@ -368,7 +368,7 @@ def _to_milliseconds(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("token", [{"a": 1}, [1], "text"], ids=str)
-async def test_a_claim_token_that_is_none_keeps_no_other_job_from_recovery(
+async def test_an_invalid_claim_token_does_not_block_recovery_of_others(
     db: AsyncDatabase[dict[str, Any]], token: object
 ) -> None:
     garbage, innocent = claimed(100, 30, 100, claimToken=token), claimed(100, 30, 100)
@@ -378,7 +378,7 @@ async def test_a_claim_token_that_is_none_keeps_no_other_job_from_recovery(
     assert statuses == {garbage["_id"]: "failed", innocent["_id"]: "pending"}
 
 
-async def test_a_failure_that_the_server_refuses_keeps_no_other_job_from_recovery(
+async def test_a_refused_write_does_not_block_recovery_of_others(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     spent = claimed(100, 30, 100, claims=10)
@@ -394,7 +394,7 @@ async def test_a_failure_that_the_server_refuses_keeps_no_other_job_from_recover
     assert await jobs_in(db).count_documents({"status": "pending"}) == len(innocents)
 
 
-async def test_more_spent_jobs_than_fit_a_batch_are_all_failed_at_once(
+async def test_exhausted_jobs_beyond_one_batch_are_all_failed_at_once(
     db: AsyncDatabase[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recovery, "_BATCH_SIZE", 20)
@@ -404,10 +404,10 @@ async def test_more_spent_jobs_than_fit_a_batch_are_all_failed_at_once(
 
 
 @pytest.mark.parametrize("is_alive", [False, True], ids=["dead", "alive"])
-async def test_owners_may_renew_their_claims_when_an_instance_is_born(
+async def test_a_new_instance_lets_owners_renew_their_claims(
     uri: str, db: AsyncDatabase[dict[str, Any]], is_alive: bool
 ) -> None:
-    # As after an outage of MongoDB, of which a newcomer knows nothing.
+    # As after an outage of MongoDB, which a new instance did not see.
     job = claimed(200, 30, 200)
     await jobs_in(db).insert_one(job)
     log = CommandLog()

@@ -1,4 +1,4 @@
-"""Deleting finished jobs once they are old enough."""
+"""Deleting finished jobs when they are old enough."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def deletes(command: Mapping[str, Any]) -> bool:
 
 
 def finished(status: str, age: float, **fields: object) -> dict[str, Any]:
-    """Give a job last changed so many seconds ago, and created long before that."""
+    """Return a job that was last changed this many seconds ago, and created long before that."""
     now = datetime.now(UTC)
     return {
         "name": "work",
@@ -55,7 +55,7 @@ async def ages(db: AsyncDatabase[dict[str, Any]]) -> dict[str, list[float]]:
     return found
 
 
-async def test_each_status_goes_at_its_own_age_and_unfinished_jobs_never(
+async def test_each_status_is_deleted_at_its_own_age_and_unfinished_jobs_never(
     any_db: AnyDatabase, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     fresh_claim = {"lockedAt": datetime.now(UTC), "claimedBy": "another"}
@@ -112,7 +112,7 @@ async def test_jobs_are_deleted_in_bounded_batches(
     assert max(sizes) <= 1000
 
 
-async def test_a_job_that_comes_back_to_life_in_the_last_moment_is_kept(
+async def test_a_job_that_is_retried_just_before_its_deletion_is_kept(
     db: AsyncDatabase[dict[str, Any]], uri: str
 ) -> None:
     jobs = [finished("failed", 1000 + number) for number in range(3)]
@@ -169,7 +169,7 @@ async def test_two_instances_never_delete_at_once(
                     return not await jobs_in(db).count_documents({})
 
                 await eventually(is_done)
-                # The lease is given back after each round: now the other has its turn, too.
+                # The lease is released after each round, so the other instance gets its turn.
                 await jobs_in(db).insert_one(finished("completed", 1000))
                 await eventually(is_done)
 
@@ -204,9 +204,9 @@ async def test_the_lease_of_an_instance_that_died_runs_out(
 
 
 class TestWithoutRetention:
-    """Finished jobs stay for ever unless told otherwise, and the log says so when it matters."""
+    """Finished jobs are kept forever by default, and the log warns when they become many."""
 
-    async def test_a_collection_that_grows_is_warned_of_at_the_start_and_when_it_has_doubled(
+    async def test_a_growing_collection_is_logged_at_the_start_and_when_it_doubled(
         self,
         uri: str,
         db: AsyncDatabase[dict[str, Any]],
@@ -238,7 +238,7 @@ class TestWithoutRetention:
         assert re.match(r"monque_jobs holds about [34] jobs, and finished ones are", warnings()[0])
         assert "JobRetention() to keep them all" in warnings()[0]
 
-    async def test_who_keeps_them_on_purpose_is_not_warned_and_pays_for_no_index(
+    async def test_keeping_jobs_on_purpose_causes_no_warning_and_no_index(
         self,
         db: AsyncDatabase[dict[str, Any]],
         monkeypatch: pytest.MonkeyPatch,

@@ -80,7 +80,7 @@ async def test_handlers_get_the_job_as_claimed(
 
 
 class Handlers:
-    """Everything that can be called with a job."""
+    """Every kind of callable that can be called with a job."""
 
     def __init__(self, runs: Tally[tuple[str, bool]]) -> None:
         self._runs = runs
@@ -180,7 +180,7 @@ class UnspeakableError(Exception):
 
 
 class Ending(BaseException):
-    """As `KeyboardInterrupt` is one."""
+    """A `BaseException`, like `KeyboardInterrupt`."""
 
 
 EXCEPTIONS = [
@@ -201,7 +201,7 @@ EXCEPTIONS = [
     ("error", "reason"), EXCEPTIONS, ids=[type(e).__name__ for e, _ in EXCEPTIONS]
 )
 @pytest.mark.parametrize("kind", ["coroutine", "function"])
-async def test_whatever_a_handler_raises_is_its_failure_and_costs_no_slot(
+async def test_any_exception_fails_the_run_and_frees_the_slot(
     db: AsyncDatabase[dict[str, Any]], kind: str, error: BaseException, reason: str
 ) -> None:
     monque = Monque(db, max_retries=1, **NO_POLLS)
@@ -249,7 +249,7 @@ async def test_stop_iteration_is_a_failure_too(
     async with monque:
         await happenings.reach("job:fail")
 
-    # Neither a coroutine nor a future can carry it, so Python wraps it.
+    # Neither a coroutine nor a future can raise it, so Python wraps it.
     assert "raised StopIteration" in str((await stored(db, job)).fail_reason)
 
 

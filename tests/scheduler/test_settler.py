@@ -1,4 +1,4 @@
-"""Writing outcomes in groups."""
+"""Writing outcomes in batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from pymongo import AsyncMongoClient
 from monque_core import Job, Monque
 from tests.support.commands import CommandLog
 from tests.support.happenings import Happenings
-from tests.support.proxy import Proxy
 from tests.support.steps import settles
 from tests.support.stored import count_by_status, jobs_in, stored, stored_jobs
 from tests.support.waiting import eventually
@@ -24,11 +23,7 @@ if TYPE_CHECKING:
 
     from pymongo.asynchronous.database import AsyncDatabase
 
-
-@pytest.fixture
-async def proxy(uri: str) -> AsyncIterator[Proxy]:
-    async with Proxy(uri) as proxy:
-        yield proxy
+    from tests.support.proxy import Proxy
 
 
 @pytest.fixture
@@ -40,17 +35,17 @@ def log() -> CommandLog:
 async def proxied_db(
     proxy: Proxy, db: AsyncDatabase[dict[str, Any]], log: CommandLog
 ) -> AsyncIterator[AsyncDatabase[dict[str, Any]]]:
-    """Give the test's database through a proxy and a client whose commands are seen."""
+    """Yield the test's database behind a proxy and a client whose commands are recorded."""
     async with AsyncMongoClient[dict[str, Any]](proxy.uri, event_listeners=[log]) as client:
         yield client[db.name]
 
 
 def settlements(log: CommandLog) -> list[list[dict[str, Any]]]:
-    """Give the updates of each command that wrote outcomes."""
+    """Return the updates of each command that wrote outcomes."""
     return [list(command["updates"]) for command in log.sent if settles(command)]
 
 
-async def test_while_one_write_is_under_way_the_next_outcomes_gather(
+async def test_outcomes_are_batched_while_a_write_is_running(
     proxied_db: AsyncDatabase[dict[str, Any]],
     proxy: Proxy,
     log: CommandLog,
@@ -84,7 +79,7 @@ async def test_while_one_write_is_under_way_the_next_outcomes_gather(
 
     alone, gathered = settlements(log)
     assert len(alone) == 1
-    # All completions of one claim in one operation, and one for each retry.
+    # All completions of one claim in one operation, and one operation per retry.
     assert len(gathered) == 7
     assert await count_by_status(db) == {"completed": 54, "pending": 6}
 
@@ -121,7 +116,7 @@ async def test_each_operation_pairs_its_ids_with_one_token(
     assert written == tokens
 
 
-async def test_an_outcome_the_server_refuses_holds_up_no_other_and_is_kept(
+async def test_an_outcome_that_the_server_refuses_is_kept_and_blocks_no_other(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     monque = Monque(db, max_retries=1)
@@ -143,7 +138,7 @@ async def test_an_outcome_the_server_refuses_holds_up_no_other_and_is_kept(
         await happenings.reach("job:complete", 20)
         await happenings.reach("job:error")
         assert await count_by_status(db) == {"completed": 20, "processing": 1}
-        # What comes later passes it, too.
+        # Later outcomes are written before it.
         await monque.enqueue("work", "good")
         await happenings.reach("job:complete", 21)
         await db.command("collMod", "monque_jobs", validator={})
@@ -152,7 +147,7 @@ async def test_an_outcome_the_server_refuses_holds_up_no_other_and_is_kept(
     assert await count_by_status(db) == {"completed": 21, "failed": 1}
     (failure,) = happenings.of("job:fail")
     assert (failure.job.data, failure.will_retry) == ("refused", False)
-    # The reason that was left out in vain is there again.
+    # The reason, which was left out of the failed write, is stored again.
     assert (await stored(db, failure.job)).fail_reason == "RuntimeError: as told"
 
 
@@ -181,7 +176,7 @@ async def test_a_failed_occurrence_interrupted_between_its_two_writes_leaves_one
         await happenings.reach("job:fail")
 
     (left,) = await stored_jobs(db, status="failed")
-    # It is the second run's by now, and no other than the first one left.
+    # It belongs to the second run now, and is the only one that the first run left.
     assert left.claim_token != copy.claim_token
     assert replace(left, claim_token=copy.claim_token) == copy
     assert copy.next_run_at == tick

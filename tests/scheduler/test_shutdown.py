@@ -1,4 +1,4 @@
-"""Stopping with jobs under way."""
+"""Stopping while jobs are running."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_a_bad_timeout_is_refused_and_stops_nothing(
         assert monque.is_running
 
 
-async def test_stop_waits_for_what_runs_and_claims_nothing_more(
+async def test_stop_waits_for_running_jobs_and_claims_no_more(
     any_db: AnyDatabase, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     leftovers = Leftovers()
@@ -104,7 +104,7 @@ async def test_three_concurrent_stops_wait_for_the_same_stop(any_db: AnyDatabase
     assert not leftovers.threads
 
 
-async def test_a_stop_nobody_waits_for_any_more_goes_on(db: AsyncDatabase[dict[str, Any]]) -> None:
+async def test_a_stop_without_a_waiting_caller_continues(db: AsyncDatabase[dict[str, Any]]) -> None:
     leftovers = Leftovers()
     monque = Monque(db, **NO_POLLS)
     started, may_end = asyncio.Event(), asyncio.Event()
@@ -127,7 +127,7 @@ async def test_a_stop_nobody_waits_for_any_more_goes_on(db: AsyncDatabase[dict[s
     assert not leftovers.tasks
 
 
-async def test_coroutines_that_outlast_the_timeout_are_cancelled_and_go_back_uncounted(
+async def test_coroutines_that_outlast_the_timeout_are_cancelled_and_released(
     any_db: AnyDatabase, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     leftovers = Leftovers()
@@ -183,7 +183,7 @@ async def test_shutdown_timeout_is_the_default_of_stop(db: AsyncDatabase[dict[st
     assert await count_by_status(db) == {"pending": 1}
 
 
-async def test_a_coroutine_that_succeeds_in_spite_of_its_cancellation_is_completed(
+async def test_a_coroutine_that_succeeds_despite_its_cancellation_is_completed(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     monque = Monque(db, **NO_POLLS)
@@ -237,7 +237,7 @@ async def test_a_thread_that_outlasts_the_timeout_is_left_and_so_is_its_job(
     assert threads == list(starts)
     assert threads[0].daemon
     assert not leftovers.tasks
-    # Its outcome comes too late to be written: the job runs again elsewhere.
+    # Its outcome comes too late to be written: the job runs again on another instance.
     assert await stored(db, job) == left
     assert not happenings.of("job:complete")
 
@@ -296,7 +296,7 @@ async def test_jobs_are_kept_alive_while_stop_waits_for_them(
             heartbeats.add((await stored(db, job)).last_heartbeat)
             return len(heartbeats) > 6
 
-        # More than the three heartbeats after which a silent one would be taken for dead.
+        # More than the three heartbeats after which a silent instance counts as dead.
         await eventually(has_beaten_often)
         assert not stopping.done()
         may_end.set()
@@ -307,7 +307,7 @@ async def test_jobs_are_kept_alive_while_stop_waits_for_them(
     assert (await stored(db, job)).status == "completed"
 
 
-async def test_a_stop_without_patience_leaves_no_claim_behind(
+async def test_a_stop_with_timeout_zero_leaves_no_claim_behind(
     any_db: AnyDatabase, db: AsyncDatabase[dict[str, Any]]
 ) -> None:
     monque = Monque(any_db, heartbeat_interval=600, **NO_POLLS)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Overlap:
-    """How many runs there are now and were at most, by name and in all."""
+    """Current and highest number of concurrent runs, by name and in total."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

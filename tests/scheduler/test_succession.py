@@ -1,4 +1,4 @@
-"""Taking over from an instance whose process has ended."""
+"""Recovering the jobs of an instance whose process has ended."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def successor(db: Db, clock: MovableClock) -> Monque:
 async def leave_claims(
     db: Db, monque: Monque, holder: str | None, lease: timedelta = timedelta(hours=1)
 ) -> None:
-    """Leave what the instance `dead` held when its process ended, a moment ago."""
+    """Store what the instance `dead` held when its process ended a moment ago."""
     now = monque._options.clock.now()
     await monque.enqueue_many("work", ["one left", "spent", "of another"])
     claim = {

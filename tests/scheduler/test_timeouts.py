@@ -98,7 +98,7 @@ async def fail_in_cleanup(job: Job[None]) -> None:
 
 
 @pytest.mark.parametrize("handler", [ignore, go_on, fail_in_cleanup])
-async def test_a_timeout_is_a_failure_whatever_the_handler_does_about_it(
+async def test_a_timeout_is_a_failure_even_if_the_handler_suppresses_it(
     db: AsyncDatabase[dict[str, Any]], handler: Callable[[Job[None]], Any]
 ) -> None:
     monque = Monque(db, max_retries=1, **NO_POLLS)
@@ -151,7 +151,7 @@ async def test_a_thread_past_its_timeout_keeps_slot_and_claim_until_it_returns(
     async with monque:
         await starts.reach(1)
         claimed = await stored(db, late)
-        # Several heartbeats long, the timeout has passed and the thread still runs.
+        # Several heartbeats later, the timeout has passed and the thread still runs.
         await eventually_renewed(db, claimed, times=4)
         during = await stored(db, late)
         assert starts == ["late"]
@@ -172,7 +172,7 @@ async def test_a_thread_past_its_timeout_keeps_slot_and_claim_until_it_returns(
 async def eventually_renewed(
     db: AsyncDatabase[dict[str, Any]], job: Job[Any], *, times: int
 ) -> None:
-    """Wait until a job's heartbeat has been seen to move so often."""
+    """Wait until a job's heartbeat has moved this many times."""
     seen = {job.last_heartbeat}
     async with asyncio.timeout(120):
         while len(seen) <= times:

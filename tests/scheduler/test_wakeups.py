@@ -1,4 +1,4 @@
-"""What makes an instance look at the queue."""
+"""What wakes an instance up to look for due jobs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.conftest import AnyDatabase
 
 ON_TIME = timedelta(seconds=5)
-"""As late as a loaded machine may make a job; a poll would come after 30 s or an hour."""
+"""The longest delay on a loaded machine; a poll would come after 30 s or an hour."""
 
 
 async def test_jobs_start_when_they_become_due_and_no_poll_is_needed(any_db: AnyDatabase) -> None:
@@ -57,7 +57,7 @@ async def test_jobs_start_when_they_become_due_and_no_poll_is_needed(any_db: Any
         assert timedelta(milliseconds=-20) <= lateness < ON_TIME, name
 
 
-async def test_a_crowd_that_becomes_due_at_one_instant_all_starts_then(
+async def test_jobs_that_become_due_together_all_start_then(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     monque = Monque(db, **NO_POLLS)
@@ -75,7 +75,7 @@ async def test_a_crowd_that_becomes_due_at_one_instant_all_starts_then(
     assert sorted(starts) == list(range(2500))
 
 
-async def test_a_job_stored_while_an_instance_asks_for_due_times_is_not_forgotten(
+async def test_a_job_stored_during_a_query_for_due_times_is_not_missed(
     standalone_db: AsyncDatabase[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monque = Monque(standalone_db, **NO_POLLS)
@@ -100,7 +100,7 @@ async def test_a_job_stored_while_an_instance_asks_for_due_times_is_not_forgotte
     assert starts == ["meanwhile"]
 
 
-async def test_a_worker_added_while_an_instance_asks_for_due_times_is_asked_for_too(
+async def test_a_worker_added_during_a_query_for_due_times_is_included(
     standalone_db: AsyncDatabase[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monque = Monque(standalone_db, **NO_POLLS)
@@ -172,7 +172,7 @@ async def test_a_retry_starts_when_it_is_due_without_a_poll(
     assert attempts == [0, 1, 2]
 
 
-async def test_foreign_inserts_do_not_delay_our_jobs(db: AsyncDatabase[dict[str, Any]]) -> None:
+async def test_inserts_of_other_names_do_not_delay_jobs(db: AsyncDatabase[dict[str, Any]]) -> None:
     monque, elsewhere = Monque(db, **NO_POLLS), Monque(db)
     runs = Tally[int]()
 
@@ -198,7 +198,7 @@ async def test_foreign_inserts_do_not_delay_our_jobs(db: AsyncDatabase[dict[str,
     assert runs == list(range(20))
 
 
-async def test_a_steady_flow_of_wake_ups_does_not_delay_a_poll(
+async def test_frequent_wake_ups_do_not_delay_polls(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     clock = MovableClock()
@@ -231,7 +231,7 @@ async def test_a_steady_flow_of_wake_ups_does_not_delay_a_poll(
     assert runs == ["in a minute"]
 
 
-async def test_an_idle_instance_sends_one_command_per_look(uri: str, database_name: str) -> None:
+async def test_an_idle_instance_sends_one_command_per_poll(uri: str, database_name: str) -> None:
     log = CommandLog()
     async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
         monque = Monque(
@@ -260,10 +260,10 @@ async def test_an_idle_instance_sends_one_command_per_look(uri: str, database_na
     assert 10 <= sent["find"] <= looks_at_most
 
 
-async def test_jobs_beyond_what_is_known_ahead_start_on_time_too(
+async def test_jobs_beyond_the_known_due_times_start_on_time(
     db: AsyncDatabase[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Due times are asked for a window at a time; many short ones stand for many long ones.
+    # Due times are read for one time window after another; many short ones stand in for long ones.
     monkeypatch.setattr("monque_core.scheduler.lookahead._LONGEST_SPAN", timedelta(seconds=0.4))
     monque, elsewhere = Monque(db, **NO_POLLS), Monque(db)
     starts = Tally[tuple[int, timedelta]]()

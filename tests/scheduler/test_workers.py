@@ -28,7 +28,7 @@ async def handle(job: Job[Any]) -> None:
 
 
 async def look_at_the_queue(monque: Monque) -> None:
-    """Have a job of another name run: by then, whatever could start has started."""
+    """Run a job of another name: once it ran, everything that could start has started."""
     done = asyncio.Event()
     monque.once("job:complete", lambda _: done.set())
     await monque.enqueue("probe", None)
@@ -144,7 +144,7 @@ async def test_a_handler_may_be_whatever_can_be_called_with_a_job(
 
 
 @pytest.mark.parametrize("kind", [Monque, SyncMonque])
-async def test_a_decorator_without_its_parentheses_is_told_how_to_write_it(
+async def test_a_decorator_without_parentheses_is_refused_with_the_correct_form(
     kind: Any, blocking_db: Database[dict[str, Any]]
 ) -> None:
     monque = kind(blocking_db)
@@ -178,7 +178,7 @@ async def test_a_worker_replaced_while_it_runs_finishes_and_its_slot_is_counted(
             if job.data == 1:
                 await may_end.wait()
 
-        # Two slots now, one of which the old handler still has: the other is served at once.
+        # Two slots now, one of which the old handler still has: the other one is filled at once.
         await runs.reach(2)
         await look_at_the_queue(monque)
         assert runs == ["old 0", "new 1"]
@@ -189,7 +189,7 @@ async def test_a_worker_replaced_while_it_runs_finishes_and_its_slot_is_counted(
     assert await count_by_status(db) == {"completed": 4}
 
 
-async def test_a_worker_replaced_by_a_narrower_one_waits_for_the_runs_it_inherits(
+async def test_a_replacement_with_fewer_slots_waits_for_inherited_runs(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     monque = Monque(db, **NO_POLLS)

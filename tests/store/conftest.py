@@ -23,31 +23,31 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def jobs(db: AsyncDatabase[dict[str, Any]]) -> AsyncCollection[dict[str, Any]]:
-    """Give the jobs collection as it is."""
+    """Return the jobs collection."""
     return jobs_in(db)
 
 
 @pytest.fixture
 async def store(db: AsyncDatabase[dict[str, Any]]) -> Store:
-    """Give the store of the instance `me`."""
+    """Return the store of the instance `me`."""
     return await open_store(db)
 
 
 @pytest.fixture
 async def other(db: AsyncDatabase[dict[str, Any]], store: Store) -> Store:
-    """Give the store of another instance on the same collection."""
+    """Return the store of another instance on the same collection."""
     return await open_store(db, "other")
 
 
 @pytest.fixture
 def log() -> CommandLog:
-    """Give what takes note of commands."""
+    """Return a log of commands."""
     return CommandLog()
 
 
 @pytest.fixture
 def plans(crowd: Crowd, log: CommandLog) -> Iterator[Plans]:
-    """Give the plans of the commands that the log sees, on the crowd of the test's module."""
+    """Yield the plans of the commands in the log, on the populated collection of the module."""
     with crowd.lent() as db:
         plans = Plans(db)
         log.on_sending = plans.explain

@@ -1,4 +1,4 @@
-"""The documents of jobs that are alike."""
+"""Bulk encoding of jobs that differ only in their data."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ def test_are_those_that_each_job_has_by_itself(first: AnyJob, kind: str) -> None
     job.id, job.data = ObjectId(), ONE_OF_EACH[kind]
     written = BulkEncoder(first, CODEC).document(job).raw
     alone = bson.encode(to_document(job), codec_options=CODEC)
-    # They differ in the order of their fields, of which data is the last.
+    # They differ in the order of their fields: data is the last.
     assert len(written) == len(alone)
     assert bson.decode(written, CODEC) == bson.decode(alone, CODEC)

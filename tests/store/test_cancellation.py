@@ -1,4 +1,4 @@
-"""Calls of the driver that are cancelled more than once."""
+"""Driver calls that are cancelled more than once."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _NOBODY = "mongodb://127.0.0.1:1/?directConnection=true"
 
 @pytest.fixture
 async def lonely() -> AsyncIterator[Driver]:
-    """Give a database whose server nobody can find."""
+    """Yield a database whose server cannot be found."""
     client = AsyncMongoClient[dict[str, Any]](_NOBODY, serverSelectionTimeoutMS=2000)
     async with client:
         yield Driver(client["shop"])
 
 
-async def test_a_client_survives_calls_that_are_cancelled_again_and_again(lonely: Driver) -> None:
+async def test_a_client_survives_repeatedly_cancelled_calls(lonely: Driver) -> None:
     jobs = lonely.collection("jobs")
     calls = [asyncio.create_task(jobs.find({})) for _ in range(60)]
     topology: Any = lonely.native.client._topology

@@ -1,4 +1,4 @@
-"""Whether MongoDB has answered lately, and whether a silence was its own."""
+"""Whether MongoDB answered recently, and who caused a gap between heartbeats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from monque_core.store.connectivity import Connectivity
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Give what the monotonic clock shows; tests change it in place."""
+    """Return the reading of the monotonic clock; tests change it in place."""
     shown = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: shown[0])
     return shown
@@ -20,14 +20,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture
 def contact(clock: list[float]) -> Connectivity:
-    """Give a contact that has been made once."""
+    """Return a connectivity tracker that has seen one answer."""
     contact = Connectivity()
     contact.made(clock[0])
     return contact
 
 
 class TestAnswer:
-    def test_that_never_came_is_endlessly_old(self, clock: list[float]) -> None:
+    def test_that_never_came_has_an_infinite_age(self, clock: list[float]) -> None:
         contact = Connectivity()
         assert contact.age == math.inf
         assert not contact.is_lost
@@ -56,7 +56,7 @@ class TestAnswer:
         assert contact.is_lost
 
     @pytest.mark.parametrize("at_leisure", [False, True])
-    def test_that_took_long_is_a_gap_unless_it_may(
+    def test_that_took_long_is_a_gap_unless_it_was_expected(
         self, clock: list[float], contact: Connectivity, at_leisure: bool
     ) -> None:
         asked_at = clock[0]
@@ -78,7 +78,7 @@ class TestOutage:
 
 
 class TestSilence:
-    def test_is_the_owners_while_mongodb_answers_in_time(
+    def test_is_attributed_to_the_owner_while_mongodb_answers_in_time(
         self, clock: list[float], contact: Connectivity
     ) -> None:
         for _ in range(10):
@@ -86,7 +86,7 @@ class TestSilence:
             contact.made(clock[0] - 0.01)
         assert contact.could_hear(1.0)
 
-    def test_is_nobodys_while_it_is_not_known_what_happened_before(
+    def test_is_unattributed_until_the_first_answer(
         self, clock: list[float], contact: Connectivity
     ) -> None:
         contact.made(clock[0])
@@ -97,7 +97,7 @@ class TestSilence:
         clock[0] += 0.1
         assert contact.could_hear(1.0)
 
-    def test_may_be_mongodbs_after_an_outage_until_three_heartbeats_have_passed(
+    def test_may_be_caused_by_an_outage_until_three_heartbeats_later(
         self, clock: list[float], contact: Connectivity
     ) -> None:
         contact.lost()
@@ -109,7 +109,7 @@ class TestSilence:
         clock[0] += 0.1
         assert contact.could_hear(1.0)
 
-    def test_may_be_mongodbs_after_an_answer_that_took_long(
+    def test_may_be_caused_by_a_slow_answer(
         self, clock: list[float], contact: Connectivity
     ) -> None:
         asked_at = clock[0]
@@ -119,7 +119,7 @@ class TestSilence:
         clock[0] += 3
         assert contact.could_hear(1.0)
 
-    def test_is_the_owners_if_mongodb_was_away_for_less_than_a_heartbeat(
+    def test_is_attributed_to_the_owner_after_an_outage_of_less_than_a_heartbeat(
         self, clock: list[float], contact: Connectivity
     ) -> None:
         asked_at = clock[0]
@@ -127,7 +127,7 @@ class TestSilence:
         contact.made(asked_at)
         assert contact.could_hear(30.0)
 
-    def test_is_not_explained_away_by_short_answers_after_a_long_one(
+    def test_is_still_caused_by_a_slow_answer_after_quick_ones(
         self, clock: list[float], contact: Connectivity
     ) -> None:
         asked_at = clock[0]
@@ -139,9 +139,7 @@ class TestSilence:
         assert not contact.could_hear(1.0)
 
     @pytest.mark.parametrize("gap", [5.0, 100.0])
-    def test_may_be_mongodbs_again_whatever_was_before(
-        self, clock: list[float], gap: float
-    ) -> None:
+    def test_may_be_caused_by_a_second_outage(self, clock: list[float], gap: float) -> None:
         contact = Connectivity()
         contact.lost()
         clock[0] += 5
@@ -154,7 +152,7 @@ class TestSilence:
         contact.made(clock[0])
         assert not contact.could_hear(1.0)
 
-    def test_may_be_mongodbs_again_soon_after_a_longer_gap(
+    def test_may_be_caused_by_an_outage_soon_after_a_longer_gap(
         self, clock: list[float], contact: Connectivity
     ) -> None:
         contact.lost()

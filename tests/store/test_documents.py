@@ -1,4 +1,4 @@
-"""The job document and the `Job` are the same thing in two spellings."""
+"""The job document and `Job` hold the same data under different names."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ class TestReading:
             ("claimToken", ["token", 5, {}]),
         ],
     )
-    def test_refuses_what_no_job_can_be_and_names_the_field(
+    def test_refuses_an_invalid_document_and_names_the_field(
         self, field: str, values: list[object]
     ) -> None:
         for value in values:

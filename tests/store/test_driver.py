@@ -1,4 +1,4 @@
-"""One async face over every kind of database handle."""
+"""One async interface to every kind of database handle."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 async def handle(any_db: AnyDatabase) -> AsyncIterator[Driver]:
-    """Give a handle over each kind of database."""
+    """Return a handle of each kind of database."""
     handle = Driver(any_db)
     yield handle
     await handle.dismiss_threads()
@@ -199,7 +199,7 @@ class TestThreads:
 
 
 class TestCollection:
-    """The same for every kind of database."""
+    """The same behavior for every kind of database."""
 
     async def test_inserts_and_finds(self, handle: Driver) -> None:
         collection = handle.collection("things")
@@ -288,11 +288,11 @@ class TestCollection:
 
 
 class TestConnection:
-    """A driver that cannot reach MongoDB is real in the tests of faults, and made up here."""
+    """Errors of a driver that cannot reach MongoDB, simulated; tests/faults has real ones."""
 
     @pytest.fixture
     def broken_off(self, handle: Driver) -> Callable[..., Any]:
-        """Give a driver method that finds no server."""
+        """Return a driver method that finds no server."""
 
         def fail(**_: object) -> None:
             raise AutoReconnect("connection refused")

@@ -1,4 +1,4 @@
-"""Every hot query examines about as much as it returns, among 100,000 documents."""
+"""Every hot query on 100,000 documents examines about as much as it returns."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NEWEST_FIRST: Final = Order("created_at", descending=True)
 
 
 def documents() -> Iterator[dict[str, Any]]:
-    """Make a collection as it is after some weeks: mostly history, much to come, some running."""
+    """Create a collection as after some weeks: mostly finished, many pending, some running."""
     chance = random.Random(7)
     for n in range(DOCUMENTS):
         status = chance.choices(
@@ -72,7 +72,7 @@ def documents() -> Iterator[dict[str, Any]]:
 
 
 def running(chance: random.Random) -> dict[str, Any]:
-    """Make the claim of a job that mostly lives, seldom not, and sometimes is of an old Node."""
+    """Return a claim: usually live, seldom stale, and sometimes of an old Node version."""
     interval = chance.choice(INTERVALS)
     is_stale = chance.random() < 0.01
     silence = chance.uniform(4, 9) if is_stale else chance.uniform(-1, 1)
@@ -93,14 +93,14 @@ def running(chance: random.Random) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def crowd(uri: str) -> Iterator[Crowd]:
-    """Give a database full of jobs, lent to one test after the other."""
+    """Return a database full of jobs, which the tests use one after the other."""
     with crowded(uri, documents()) as crowd:
         yield crowd
 
 
 @pytest.fixture
 async def store(crowd: Crowd, uri: str, log: CommandLog, plans: Plans) -> AsyncIterator[Store]:
-    """Give a store whose commands are explained as they are sent."""
+    """Yield a store whose commands are explained as they are sent."""
     async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
         store = await open_store(client[crowd.db.name], job_retention=RETENTION)
         plans.made.clear()
@@ -108,12 +108,12 @@ async def store(crowd: Crowd, uri: str, log: CommandLog, plans: Plans) -> AsyncI
 
 
 def ranges(names: Sequence[str]) -> int:
-    """Count the pieces of the claim index that hold these names: one per priority there is."""
+    """Count the ranges of the claim index for these names: one per existing priority."""
     return len(names) * (len(PRIORITIES) + 1)
 
 
 async def a_batch(store: Store, count: int, now: datetime = NOW) -> list[AnyJob]:
-    """Claim some jobs together."""
+    """Claim several jobs in a batch."""
     found = await store.queue.look(NAMES[:3], count, now)
     chosen = [one for one in found if isinstance(one, JobCandidate)]
     claimed = await store.queue.claim_batch(chosen, ObjectId(), now)

@@ -1,4 +1,4 @@
-"""Who looks at 100,000 jobs and manages them examines about as much as is shown or changed."""
+"""Listing and managing 100,000 jobs examines about as many documents as it returns or changes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pymongo import AsyncMongoClient
 from monque_core import JobSelector
 from monque_core.jobs.cursor import Cursor, Place
 from monque_core.store.listing import Order
+from monque_core.store.paging import PageRequest
 from monque_core.store.selection import selected
 from tests.support.plans import Plans, assert_sorted_by_the_index, assert_tight, crowded
 from tests.support.samples import NOW
@@ -21,6 +22,7 @@ from tests.support.stores import open_store
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
+    from monque_core.store.paging import Direction
     from monque_core.store.store import Store
     from tests.support.commands import CommandLog
     from tests.support.plans import Crowd
@@ -30,7 +32,7 @@ DOCUMENTS: Final = 50_000
 NAMES: Final = [f"name-{n}" for n in range(40)]
 OF_A_NAME: Final = DOCUMENTS // len(NAMES)
 SHARES: Final = {"completed": 0.6, "pending": 0.35, "failed": 0.04, "cancelled": 0.0095}
-"""How many of the jobs are in which status; what is left, very few, is processing."""
+"""The share of jobs in each status; the small remainder is processing."""
 NEWEST_FIRST: Final = Order("created_at", descending=True)
 OLDEST_FIRST: Final = Order("created_at", descending=False)
 DAY: Final = timedelta(days=1)
@@ -48,7 +50,7 @@ both_ways = pytest.mark.parametrize("order", [NEWEST_FIRST, OLDEST_FIRST], ids=[
 
 
 def documents() -> Iterator[dict[str, Any]]:
-    """Make a collection as it is after some weeks, all names and statuses mixed."""
+    """Create a collection as it is after some weeks, with all names and statuses mixed."""
     chance = random.Random(11)
     statuses = [*SHARES, "processing"]
     weights = [*SHARES.values(), 1 - sum(SHARES.values())]
@@ -73,14 +75,14 @@ def documents() -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def crowd(uri: str) -> Iterator[Crowd]:
-    """Give a database full of jobs, lent to one test after the other."""
+    """Return a database full of jobs, which the tests use one after the other."""
     with crowded(uri, documents()) as crowd:
         yield crowd
 
 
 @pytest.fixture
 async def store(crowd: Crowd, uri: str, log: CommandLog, plans: Plans) -> AsyncIterator[Store]:
-    """Give a store whose commands are explained as they are sent."""
+    """Yield a store whose commands are explained as they are sent."""
     async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
         store = await open_store(client[crowd.db.name])
         plans.made.clear()
@@ -88,7 +90,7 @@ async def store(crowd: Crowd, uri: str, log: CommandLog, plans: Plans) -> AsyncI
 
 
 def assert_bounded(plans: Plans, most: float) -> None:
-    """Demand of all plans together that they examine no more than this."""
+    """Assert that all plans together examine at most this much."""
     assert plans.made
     assert sum(max(plan.keys, plan.docs) for plan in plans.made) <= most, str(plans.made)
 
@@ -131,6 +133,10 @@ class TestNewestJobs:
         assert_tight(plans, count=1)
 
 
+def a_page(cursor: str | None, direction: Direction = "forward") -> PageRequest:
+    return PageRequest.parse("", 50, cursor, direction)
+
+
 class TestPages:
     @every_narrow
     @both_ways
@@ -139,11 +145,11 @@ class TestPages:
     ) -> None:
         condition = selected(chosen, NOW)
         listing = store.listing
-        first = await listing.page_after(condition, order, None, 50)
-        second = await listing.page_after(condition, order, first.cursor, 50)
-        third = await listing.page_after(condition, order, second.cursor, 50)
+        first = await listing.page(condition, order, a_page(None))
+        second = await listing.page(condition, order, a_page(first.cursor))
+        third = await listing.page(condition, order, a_page(second.cursor))
         assert third.cursor is not None
-        again = await listing.page_before(condition, order, third.cursor, 50)
+        again = await listing.page(condition, order, a_page(third.cursor, "backward"))
         assert [job.id for job in again.jobs] == [job.id for job in second.jobs]
         assert_tight(plans, seeks=2, count=8)
         assert_sorted_by_the_index(plans.made)
@@ -153,9 +159,9 @@ class TestPages:
         (job,) = await store.listing.find({}, order, 1, 20_000)
         plans.made.clear()
         place = Place(job.id, job.id)
-        after = await store.listing.page_after({}, order, Cursor(place, place), 50)
+        after = await store.listing.page({}, order, a_page(Cursor(place, place).encode("")))
         assert after.cursor is not None
-        await store.listing.page_before({}, order, after.cursor, 50)
+        await store.listing.page({}, order, a_page(after.cursor, "backward"))
         assert_tight(plans, seeks=1, count=4)
         assert_sorted_by_the_index(plans.made)
 

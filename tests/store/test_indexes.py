@@ -1,4 +1,4 @@
-"""The indexes an instance makes, and leaves alone."""
+"""The indexes that an instance creates, and those that it leaves alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def indexes_of(db: Db, collection_name: str = "monque_jobs") -> dict[str, 
 
 
 async def make_those_of_node(db: Db) -> None:
-    """Make the indexes of `@monque/core`, which gives them no names."""
+    """Create the indexes of `@monque/core`, which have default names."""
     jobs = jobs_in(db)
     await jobs.create_index({"status": 1, "nextRunAt": 1})
     await jobs.create_index(
@@ -49,8 +49,8 @@ def test_every_index_has_a_name_of_our_own(index: dict[str, Any]) -> None:
     assert index["name"].startswith("monque_py_")
 
 
-def test_every_index_but_that_of_the_names_is_partial() -> None:
-    """It is for looking at all jobs of a name; no change of status ever touches it."""
+def test_every_index_except_that_of_names_is_partial() -> None:
+    """It serves queries for all jobs of a name; no change of status touches it."""
     full = [index for index in ALL if "partialFilterExpression" not in index]
     assert [index["name"] for index in full] == ["monque_py_name"]
     assert list(full[0]["key"]) == ["name", "_id"]
@@ -61,18 +61,18 @@ def test_no_two_indexes_are_alike() -> None:
     assert len({tuple(index["key"]) for index in ALL}) == len(ALL)
 
 
-def test_the_unique_index_minds_only_keys_of_active_jobs() -> None:
+def test_the_unique_index_covers_only_active_jobs() -> None:
     (unique,) = [index for index in ALL if index.get("unique")]
     assert list(unique["key"]) == ["name", "uniqueKey"]
     assert unique["partialFilterExpression"] == {"uniqueKey": {"$gt": ""}, "status": ACTIVE}
 
 
-async def test_they_are_made_when_an_instance_is_prepared(db: Db) -> None:
+async def test_they_are_created_when_an_instance_is_prepared(db: Db) -> None:
     await open_store(db, job_retention=JobRetention(completed=60))
     assert (await indexes_of(db)).keys() == {index["name"] for index in ALL}
 
 
-async def test_the_one_for_retention_is_made_only_if_there_is_retention(db: Db) -> None:
+async def test_the_retention_index_is_created_only_with_retention(db: Db) -> None:
     await open_store(db)
     assert (await indexes_of(db)).keys() == {
         index.document["name"] for index in job_indexes(retention=False)
@@ -87,31 +87,31 @@ async def test_leases_of_dead_instances_are_removed_by_the_server_a_day_later(db
     assert (expiry["key"], expiry["expireAfterSeconds"]) == ({"expiresAt": 1}, 86_400)
 
 
-async def test_they_can_be_made_again(db: Db) -> None:
+async def test_they_can_be_created_again(db: Db) -> None:
     await open_store(db, "one")
     before = await indexes_of(db)
     await open_store(db, "two")
     assert await indexes_of(db) == before
 
 
-async def test_they_are_not_made_if_not_wanted(db: Db) -> None:
+async def test_they_are_not_created_if_disabled(db: Db) -> None:
     await open_store(db, skip_index_creation=True)
     assert await db.list_collection_names() == []
 
 
-async def test_those_of_node_can_be_made_after_ours(db: Db) -> None:
+async def test_node_can_create_its_indexes_after_ours(db: Db) -> None:
     await open_store(db, job_retention=JobRetention(completed=60))
     await make_those_of_node(db)
     assert len(await indexes_of(db)) == len(ALL) + 7
 
 
-async def test_ours_can_be_made_after_those_of_node(db: Db) -> None:
+async def test_our_indexes_can_be_created_after_those_of_node(db: Db) -> None:
     await make_those_of_node(db)
     await open_store(db, job_retention=JobRetention(completed=60))
     assert len(await indexes_of(db)) == len(ALL) + 7
 
 
-async def test_a_collection_they_cannot_be_made_on_is_named_with_the_cause(db: Db) -> None:
+async def test_a_failed_creation_names_the_collection_and_the_cause(db: Db) -> None:
     await put(db, *(a_job(unique_key="twice") for _ in range(2)))
     with pytest.raises(
         MonqueConnectionError, match=r"the collection 'monque_jobs' cannot be prepared: .*duplicate"

@@ -1,4 +1,4 @@
-"""Jobs that are enqueued while others are on their way."""
+"""Group commit: jobs that are enqueued while another insert is running."""
 
 from __future__ import annotations
 
@@ -41,9 +41,7 @@ async def monque(uri: str, database_name: str, log: CommandLog) -> AsyncIterator
 
 
 @pytest.mark.parametrize("kind", KEYS)
-async def test_jobs_that_come_together_are_each_stored_once(
-    any_db: AnyDatabase, db: Db, kind: str
-) -> None:
+async def test_concurrent_jobs_are_each_stored_once(any_db: AnyDatabase, db: Db, kind: str) -> None:
     monque, key = Monque(any_db), KEYS[kind]
 
     jobs = await asyncio.gather(
@@ -75,7 +73,7 @@ async def test_jobs_that_wait_for_a_write_share_the_next_one(
     assert log.count() == {"insert": 3}
 
 
-async def test_one_key_is_one_job_whoever_comes_with_it(monque: Monque, db: Db) -> None:
+async def test_concurrent_calls_with_one_key_store_one_job(monque: Monque, db: Db) -> None:
     jobs = await asyncio.gather(
         *(monque.enqueue(f"work-{n % 2}", n, unique_key="same") for n in range(40))
     )
@@ -88,9 +86,7 @@ async def test_one_key_is_one_job_whoever_comes_with_it(monque: Monque, db: Db) 
 
 
 @pytest.mark.parametrize("kind", KEYS)
-async def test_what_the_server_refuses_fails_for_its_caller_only(
-    monque: Monque, db: Db, kind: str
-) -> None:
+async def test_a_refused_job_fails_only_its_own_caller(monque: Monque, db: Db, kind: str) -> None:
     await db.command("collMod", jobs_in(db).name, validator={"data.bad": {"$exists": False}})
     key = KEYS[kind]
     bad = {3, 7}
@@ -106,7 +102,7 @@ async def test_what_the_server_refuses_fails_for_its_caller_only(
     failed = {n for n, result in enumerate(results) if isinstance(result, BaseException)}
     assert failed == bad
     for n in bad:
-        # As it is for one that comes alone.
+        # The same as for a job that is enqueued alone.
         assert type(results[n]) is type(await _refusal(monque, key(n)))
     good = sorted(set(range(10)) - bad)
     assert [job.data["good"] for job in await stored_jobs(db)] == good
@@ -119,10 +115,10 @@ async def _refusal(monque: Monque, key: str | None) -> BaseException:
     return refused.value
 
 
-async def test_whoever_is_cancelled_takes_no_one_along(monque: Monque, db: Db) -> None:
+async def test_a_cancelled_caller_does_not_affect_others(monque: Monque, db: Db) -> None:
     tasks = [asyncio.create_task(monque.enqueue("work", n)) for n in range(6)]
     await asyncio.sleep(0)
-    # The last two wait for the first one's write, and are in no group yet.
+    # The last two wait for the first one's write, and are in no batch yet.
     for task in tasks[4:]:
         task.cancel()
     stored = await asyncio.gather(*tasks, return_exceptions=True)
@@ -131,7 +127,7 @@ async def test_whoever_is_cancelled_takes_no_one_along(monque: Monque, db: Db) -
     assert [job.data for job in await stored_jobs(db)] == [0, 1, 2, 3]
 
 
-async def test_jobs_of_a_transaction_go_by_themselves(
+async def test_jobs_in_a_transaction_are_not_batched(
     monque: Monque, db: Db, client: AsyncMongoClient[dict[str, Any]]
 ) -> None:
     elsewhere = Monque(db)
@@ -150,7 +146,7 @@ async def test_jobs_of_a_transaction_go_by_themselves(
     assert [job.data for job in await stored_jobs(db)] == ["at once"] * 5
 
 
-async def test_a_caller_with_a_deadline_of_its_own_waits_for_no_one(
+async def test_a_caller_with_its_own_deadline_is_not_batched(
     monque: Monque, log: CommandLog
 ) -> None:
     async def in_time(number: int) -> None:
@@ -169,7 +165,7 @@ def test_one_monque_serves_one_event_loop_after_another(blocking_db: Any) -> Non
         await asyncio.gather(*(monque.enqueue("work", n) for n in range(5)))
 
     async def cut_short() -> None:
-        asyncio.get_running_loop().create_task(some())  # it is left behind
+        asyncio.get_running_loop().create_task(some())  # It is left behind.
         await asyncio.sleep(0)
 
     async def the_last() -> None:
@@ -183,7 +179,7 @@ def test_one_monque_serves_one_event_loop_after_another(blocking_db: Any) -> Non
     assert blocking_db["monque_jobs"].count_documents({}) >= 10
 
 
-async def test_a_key_that_garbage_holds_is_the_trouble_of_those_who_ask_for_it(
+async def test_a_key_held_by_garbage_fails_only_callers_with_that_key(
     monque: Monque, db: Db
 ) -> None:
     await jobs_in(db).insert_one({"name": "work", "status": "pending", "uniqueKey": ["taken", "x"]})

@@ -1,4 +1,4 @@
-"""Putting jobs into the collection, and unique keys."""
+"""Storing jobs, and unique keys."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ async def test_a_key_that_somebody_stored_in_an_array_is_said_to_be_no_key(
 
 
 class LosesRaces(Collection):
-    """Loses the race for a key some times, as when another upsert wins between look and write."""
+    """Loses the race for a key, as if another upsert won between the read and the write."""
 
     losses = 1
     attempts = 0
@@ -236,7 +236,7 @@ class LosesRaces(Collection):
 
 
 class TestLostRace:
-    """The server tries again by itself most of the time; these are the other times."""
+    """The server mostly retries by itself; these are the cases in which it does not."""
 
     @pytest.fixture
     def racing(self, db: Db, store: Store) -> LosesRaces:

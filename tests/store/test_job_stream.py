@@ -1,4 +1,4 @@
-"""What the change stream tells, and what the server keeps to itself."""
+"""Which changes the change stream reports, and which ones the server filters out."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def next_change(stream: JobStream) -> JobChange:
 
 @pytest.fixture
 async def watching(any_db: AnyDatabase) -> AsyncIterator[Store]:
-    """Give a store on each kind of database."""
+    """Yield a store on each kind of database."""
     store = await open_store(any_db)
     yield store
     await store.dismiss_threads()
@@ -51,14 +51,14 @@ async def watching(any_db: AnyDatabase) -> AsyncIterator[Store]:
 
 @pytest.fixture
 async def stream(db: Db, store: Store) -> AsyncIterator[JobStream]:
-    """Give a stream on the jobs called `send-email`."""
+    """Yield a stream on the jobs named `send-email`."""
     stream = await store.changes.open(["send-email"])
     yield stream
     await stream.close()
 
 
 class TestEveryKindOfDatabase:
-    async def test_tells_of_jobs_from_the_moment_the_stream_is_open(
+    async def test_reports_jobs_from_the_opening_of_the_stream(
         self, db: Db, watching: Store
     ) -> None:
         await put(db, a_job())
@@ -74,13 +74,11 @@ class TestEveryKindOfDatabase:
         )
         await stream.close()
 
-    async def test_lets_a_waiting_reader_go_at_once_or_nearly_so(
-        self, db: Db, watching: Store
-    ) -> None:
+    async def test_releases_a_waiting_reader_almost_at_once(self, db: Db, watching: Store) -> None:
         stream = await watching.changes.open(["send-email"])
         reader = asyncio.create_task(next_change(stream))
         await asyncio.sleep(0.1)
-        # Nothing else would end it: there is no change to come.
+        # Nothing else would end the read: there is no further change.
         reader.cancel()
         await asyncio.wait([reader])
         await stream.close()
@@ -140,7 +138,7 @@ class TestWorthTelling:
 
 class TestNotWorthTelling:
     async def test_is_everything_else(self, db: Db, store: Store, stream: JobStream) -> None:
-        """Only the last of these is told: a change stream keeps the order of the writes."""
+        """Only the last of these is reported: a change stream keeps the order of the writes."""
         foreign, finished = a_job(name="send-fax"), a_job(status="completed")
         await put(db, foreign, finished)
         await set_fields(db, foreign, nextRunAt=LATER)
@@ -154,7 +152,7 @@ class TestNotWorthTelling:
         await put(db, awaited)
         assert (await next_change(stream)).job_id == str(awaited.id)
 
-    async def test_is_the_life_of_a_job_after_it_became_due(
+    async def test_is_not_the_further_lifecycle_of_a_due_job(
         self, db: Db, store: Store, stream: JobStream
     ) -> None:
         await put(db, a_job())
@@ -215,7 +213,7 @@ class TestAwaitTime:
     async def test_is_long_on_the_async_api(self, uri: str) -> None:
         assert (await self.opened_with(uri))["maxTimeMS"] >= 15_000
 
-    async def test_is_shorter_than_the_clients_patience(self, uri: str) -> None:
+    async def test_is_shorter_than_the_client_s_timeout(self, uri: str) -> None:
         assert (await self.opened_with(uri, socketTimeoutMS=4000))["maxTimeMS"] == 2000
 
     async def test_is_short_where_a_thread_waits(self, uri: str, database_name: str) -> None:

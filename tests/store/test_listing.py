@@ -1,4 +1,4 @@
-"""Jobs as a list: one, the newest, and page by page while everything moves."""
+"""Listing jobs: one, the newest, and pages while the jobs change."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from pymongo import AsyncMongoClient, WriteConcern
 from monque_core import InvalidJobError, JobStatus
 from monque_core.store.documents import to_document
 from monque_core.store.listing import Order, SortName
+from monque_core.store.paging import PageRequest
 from tests.support.samples import NOW, a_job, a_schedule
 from tests.support.stored import jobs_in
 from tests.support.stores import open_store, put
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
 
     from monque_core.jobs.job import AnyJob
-    from monque_core.store.listing import JobListing, Page
+    from monque_core.jobs.views import JobPage
+    from monque_core.store.listing import JobListing
     from monque_core.store.store import Store
 
     Db = AsyncDatabase[dict[str, Any]]
@@ -50,7 +52,7 @@ every_order = pytest.mark.parametrize(
 
 
 def some_jobs(count: int) -> list[AnyJob]:
-    """Give jobs with many equal times, and each sort field in an order of its own."""
+    """Return jobs with many equal times, and a different order for each sort field."""
     return [
         a_job(
             data=n,
@@ -68,27 +70,39 @@ def in_order(jobs: list[AnyJob], order: Order) -> list[ObjectId]:
     return [job.id for job in sorted(jobs, key=rank, reverse=order.descending)]
 
 
-def ids(page: Page) -> list[ObjectId]:
+async def page_after(
+    listing: JobListing, chosen: dict[str, Any], order: Order, cursor: str | None, limit: int
+) -> JobPage:
+    return await listing.page(chosen, order, PageRequest.parse("", limit, cursor, "forward"))
+
+
+async def page_before(
+    listing: JobListing, chosen: dict[str, Any], order: Order, cursor: str, limit: int
+) -> JobPage:
+    return await listing.page(chosen, order, PageRequest.parse("", limit, cursor, "backward"))
+
+
+def ids(page: JobPage) -> list[ObjectId]:
     return [job.id for job in page.jobs]
 
 
-async def forward(listing: JobListing, order: Order, limit: int) -> list[Page]:
-    """Give all pages, and demand that each knows what is around it."""
-    pages = [await listing.page_after({}, order, None, limit)]
+async def forward(listing: JobListing, order: Order, limit: int) -> list[JobPage]:
+    """Return all pages; assert that each one knows its neighbors."""
+    pages = [await page_after(listing, {}, order, None, limit)]
     while pages[-1].has_next:
         assert len(pages) < 1000
-        pages.append(await listing.page_after({}, order, pages[-1].cursor, limit))
+        pages.append(await page_after(listing, {}, order, pages[-1].cursor, limit))
     assert [page.has_previous for page in pages] == [False] + [True] * (len(pages) - 1)
     return pages
 
 
-async def backward(listing: JobListing, order: Order, page: Page, limit: int) -> list[Page]:
-    """Give the pages before this one, the nearest first."""
+async def backward(listing: JobListing, order: Order, page: JobPage, limit: int) -> list[JobPage]:
+    """Return the previous pages, the nearest one first."""
     pages = [page]
     while pages[-1].has_previous:
         assert len(pages) < 1000
         assert pages[-1].cursor is not None
-        pages.append(await listing.page_before({}, order, pages[-1].cursor, limit))
+        pages.append(await page_before(listing, {}, order, pages[-1].cursor, limit))
     assert all(page.has_next for page in pages[1:])
     return pages[1:]
 
@@ -123,7 +137,7 @@ class TestFind:
         assert found == jobs[-6:-16:-1]
         assert await store.listing.find({}, NEWEST_FIRST, 10, 30) == []
 
-    async def test_leaves_out_what_is_no_job_and_says_so(
+    async def test_leaves_out_documents_that_are_not_jobs_and_reports_them(
         self, db: Db, store: Store, caplog: pytest.LogCaptureFixture
     ) -> None:
         job = a_job()
@@ -138,7 +152,7 @@ class TestFind:
         await put(db, *some_jobs(3))
         largest = 2**31 - 1
         assert len(await store.listing.find({}, NEWEST_FIRST, largest, 0)) == 3
-        page = await store.listing.page_after({}, NEWEST_FIRST, None, largest)
+        page = await page_after(store.listing, {}, NEWEST_FIRST, None, largest)
         assert (len(page.jobs), page.has_next) == (3, False)
 
 
@@ -159,20 +173,22 @@ class TestPages:
         assert [page.has_previous for page in turned] == [False] + [True] * (len(pages) - 1)
 
     @every_order
-    async def test_may_be_turned_to_and_fro(self, db: Db, store: Store, order: Order) -> None:
+    async def test_may_be_paged_forward_and_backward(
+        self, db: Db, store: Store, order: Order
+    ) -> None:
         await put(db, *some_jobs(20))
         pages = await forward(store.listing, order, 6)
         at = 1
         for step in [1, -1, -1, 1, 1, 1, -1, -1, -1]:
-            turn = store.listing.page_after if step > 0 else store.listing.page_before
+            turn = page_after if step > 0 else page_before
             cursor = pages[at].cursor
             assert cursor is not None
             at += step
-            assert await turn({}, order, cursor, 6) == pages[at]
+            assert await turn(store.listing, {}, order, cursor, 6) == pages[at]
 
     @every_order
     async def test_of_nothing(self, store: Store, order: Order) -> None:
-        page = await store.listing.page_after({}, order, None, 5)
+        page = await page_after(store.listing, {}, order, None, 5)
         assert (page.jobs, page.cursor) == ([], None)
         assert not page.has_next
         assert not page.has_previous
@@ -184,9 +200,9 @@ class TestPages:
             job.status = JobStatus.ALL[job.data % 5]
         await put(db, *jobs)
         chosen = {"name": "send-email", "status": "failed"}
-        page = await store.listing.page_after(chosen, order, None, 3)
+        page = await page_after(store.listing, chosen, order, None, 3)
         assert page.has_next
-        rest = await store.listing.page_after(chosen, order, page.cursor, 3)
+        rest = await page_after(store.listing, chosen, order, page.cursor, 3)
         assert not rest.has_next
         assert ids(page) + ids(rest) == in_order([job for job in jobs if job.data % 5 == 3], order)
 
@@ -209,10 +225,10 @@ class TestPages:
             assert [ids(page) for page in reversed(before)] == [ids(page) for page in pages[:-1]]
 
     @every_order
-    async def test_get_past_what_is_no_job(
+    async def test_skip_documents_that_are_not_jobs(
         self, db: Db, store: Store, order: Order, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """A page may hold fewer jobs than it could, or none, and still lead on."""
+        """A page may hold fewer jobs than its limit, or none, and still have a next page."""
         documents = [to_document(job) for job in some_jobs(12)]
         for document in documents[3:9]:
             document["name"] = {"no": "name"}
@@ -228,7 +244,7 @@ class TestPages:
     async def test_are_not_disturbed_by_what_has_no_place_in_the_order(
         self, db: Db, store: Store, order: Order, limit: int
     ) -> None:
-        """Ids and times of other types compare with none of ours; other programs write them."""
+        """Ids and times of other types compare with none of ours; other programs store them."""
         jobs = some_jobs(6)
         documents = [to_document(job) for job in some_jobs(8)]
         for document, stranger in zip(documents, ["text", 7, NOW, True, b"bytes"], strict=False):
@@ -247,7 +263,7 @@ class TestPages:
 
 
 class TestAnEmptyPage:
-    """Where jobs are deleted between two pages, the second may be empty; it still has a place."""
+    """If jobs are deleted between two pages, the second may be empty; its cursors still work."""
 
     @every_order
     async def test_after_the_last_leads_back_to_it(
@@ -256,10 +272,10 @@ class TestAnEmptyPage:
         jobs = some_jobs(5)
         await put(db, *jobs)
         _, last = await forward(store.listing, order, 3)
-        beyond = await store.listing.page_after({}, order, last.cursor, 3)
+        beyond = await page_after(store.listing, {}, order, last.cursor, 3)
         assert (beyond.jobs, beyond.has_next, beyond.has_previous) == ([], False, True)
         assert beyond.cursor is not None
-        back = await store.listing.page_before({}, order, beyond.cursor, 3)
+        back = await page_before(store.listing, {}, order, beyond.cursor, 3)
         assert ids(back) == in_order(jobs, order)[2:]
         assert (back.has_next, back.has_previous) == (False, True)
 
@@ -271,10 +287,10 @@ class TestAnEmptyPage:
         await put(db, *jobs)
         first, _ = await forward(store.listing, order, 3)
         assert first.cursor is not None
-        before = await store.listing.page_before({}, order, first.cursor, 3)
+        before = await page_before(store.listing, {}, order, first.cursor, 3)
         assert (before.jobs, before.has_next, before.has_previous) == ([], True, False)
         assert before.cursor is not None
-        on = await store.listing.page_after({}, order, before.cursor, 3)
+        on = await page_after(store.listing, {}, order, before.cursor, 3)
         assert ids(on) == ids(first)
 
     @every_order
@@ -282,11 +298,11 @@ class TestAnEmptyPage:
         self, db: Db, store: Store, order: Order
     ) -> None:
         await put(db, *some_jobs(5))
-        first = await store.listing.page_after({}, order, None, 2)
+        first = await page_after(store.listing, {}, order, None, 2)
         assert first.cursor is not None
         await jobs_in(db).delete_many({})
-        after = await store.listing.page_after({}, order, first.cursor, 2)
-        before = await store.listing.page_before({}, order, first.cursor, 2)
+        after = await page_after(store.listing, {}, order, first.cursor, 2)
+        before = await page_before(store.listing, {}, order, first.cursor, 2)
         for page in (after, before):
             assert (page.jobs, page.has_next, page.has_previous) == ([], False, False)
 
@@ -294,22 +310,22 @@ class TestAnEmptyPage:
     async def test_says_whether_a_step_would_find_something(
         self, db: Db, store: Store, order: Order
     ) -> None:
-        """Whatever is gone of the page it came from."""
+        """Even if all jobs of the page that it came from are deleted."""
         for gone in ([0], [1], [2], [0, 1], [1, 2], [0, 2], [0, 1, 2]):
             await jobs_in(db).delete_many({})
             jobs = some_jobs(3)
             await put(db, *jobs)
             wanted = in_order(jobs, order)
-            page = await store.listing.page_after({}, order, None, 3)
+            page = await page_after(store.listing, {}, order, None, 3)
             assert page.cursor is not None
             await jobs_in(db).delete_many({"_id": {"$in": [wanted[n] for n in gone]}})
             for empty in (
-                await store.listing.page_after({}, order, page.cursor, 3),
-                await store.listing.page_before({}, order, page.cursor, 3),
+                await page_after(store.listing, {}, order, page.cursor, 3),
+                await page_before(store.listing, {}, order, page.cursor, 3),
             ):
                 assert empty.cursor is not None
-                after = await store.listing.page_after({}, order, empty.cursor, 3)
-                before = await store.listing.page_before({}, order, empty.cursor, 3)
+                after = await page_after(store.listing, {}, order, empty.cursor, 3)
+                before = await page_before(store.listing, {}, order, empty.cursor, 3)
                 assert (empty.has_next, empty.has_previous) == (bool(after.jobs), bool(before.jobs))
 
 
@@ -329,7 +345,7 @@ class TestSchedules:
 
 
 class Rig:
-    """A database, its listing, and the event loop they live on."""
+    """A database, its listing, and the event loop that they run on."""
 
     def __init__(self, uri: str, database_name: str) -> None:
         self._runner = asyncio.Runner()
@@ -347,7 +363,7 @@ class Rig:
 
 
 class Reading(RuleBasedStateMachine):
-    """Somebody turns pages while jobs come, change and go: each page is what it should be."""
+    """An operator pages through jobs that come, change and go: every page is correct."""
 
     rig: Rig
 
@@ -357,7 +373,7 @@ class Reading(RuleBasedStateMachine):
         self.order, self.limit = order, limit
         self.chosen = {"status": "pending"} if by_status else {}
         self.jobs: dict[ObjectId, AnyJob] = {}
-        self.page: Page | None = None
+        self.page: JobPage | None = None
         self.first: Any = None
         self.last: Any = None
         self.insert([0, 1, 1, 2, 3, 3, 3, 4])
@@ -393,17 +409,17 @@ class Reading(RuleBasedStateMachine):
         listing, places = self.rig.listing, self._places()
         if self.page is None:
             expected = places[: self.limit]
-            page = self.rig.run(listing.page_after(self.chosen, self.order, None, self.limit))
+            page = self.rig.run(page_after(listing, self.chosen, self.order, None, self.limit))
         elif step > 0:
             expected = [place for place in places if self._is_beyond(place, self.last)]
             expected = expected[: self.limit]
-            work = listing.page_after(self.chosen, self.order, self.page.cursor, self.limit)
+            work = page_after(listing, self.chosen, self.order, self.page.cursor, self.limit)
             page = self.rig.run(work)
         else:
             assert self.page.cursor is not None
             expected = [place for place in places if self._is_beyond(self.first, place)]
             expected = expected[-self.limit :]
-            work = listing.page_before(self.chosen, self.order, self.page.cursor, self.limit)
+            work = page_before(listing, self.chosen, self.order, self.page.cursor, self.limit)
             page = self.rig.run(work)
         assert ids(page) == [place[-1] for place in expected]
         if not expected:
@@ -429,8 +445,8 @@ class Reading(RuleBasedStateMachine):
         return self.jobs[sorted(self.jobs)[pick % len(self.jobs)]]
 
 
-@pytest.mark.timeout(600)  # a failure takes minutes to be reduced to its essence
-def test_pages_hold_still_whatever_happens_between_them(uri: str, database_name: str) -> None:
+@pytest.mark.timeout(600)  # Shrinking a failure takes minutes.
+def test_pages_are_stable_whatever_happens_between_them(uri: str, database_name: str) -> None:
     Reading.rig = Rig(uri, database_name)
     try:
         run_state_machine_as_test(

@@ -1,4 +1,4 @@
-"""What an operator does to jobs: in every status, against the others, and in bulk."""
+"""Management actions on jobs: in every status, in races, and in bulk."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ every_action = pytest.mark.parametrize("action", ACTIONS)
 
 
 def a_past_job(**fields: Any) -> AnyJob:
-    """Give a job with something to lose."""
+    """Return a job with every optional field set."""
     past = {"fail_count": 2, "claims": 3, "fail_reason": "boom", "claim_token": ObjectId()}
     return a_job(**past | {"claimed_at": NOW, "priority": 2} | fields)
 
@@ -263,7 +263,7 @@ class TestRaces:
     async def test_of_an_action_and_what_follows_it_do_not_mix(
         self, db: Db, uri: str, database_name: str, action: str
     ) -> None:
-        """The answer is what the action made, not what somebody made of that since."""
+        """The returned job is the result of the action, not of a later change."""
         job = a_job(status="failed" if action == "retry" else "pending")
         await put(db, job)
         log = CommandLog()
@@ -300,8 +300,8 @@ class TestRaces:
                 log.on_sending = meddle
                 assert await ACTIONS[action](store, job.id) is None
 
-    async def test_with_one_who_holds_a_pending_job_are_lost(self, db: Db, store: Store) -> None:
-        """A claim of another program may be half made; what it holds is not ours to touch."""
+    async def test_with_the_owner_of_a_pending_job_are_lost(self, db: Db, store: Store) -> None:
+        """A claim of another program may be incomplete; its fields are left alone."""
         job = a_job(claimed_by="node")
         await put(db, job)
         for action in ("cancel", "reschedule"):
@@ -355,7 +355,7 @@ class TestGarbage:
     @pytest.mark.parametrize(
         "garbage", [{}, {"status": None}, {"status": ["pending"]}, {"status": {"a": 1}}]
     )
-    async def test_is_refused_with_an_error_of_ours(
+    async def test_is_refused_with_a_monque_error(
         self, db: Db, store: Store, action: str, garbage: dict[str, Any]
     ) -> None:
         job_id = (await jobs_in(db).insert_one(dict(garbage))).inserted_id
@@ -389,7 +389,7 @@ class TestInBulk:
         ("action", "statuses"),
         [("cancel", {"pending"}), ("retry", {"failed", "cancelled"}), ("delete", {*JobStatus.ALL})],
     )
-    async def test_only_what_may_be_changed_is(
+    async def test_only_jobs_in_an_allowed_status_are_changed(
         self, db: Db, store: Store, action: str, statuses: set[str]
     ) -> None:
         jobs = [a_past_job(status=status, data=n) for n in range(3) for status in JobStatus.ALL]
@@ -491,10 +491,10 @@ class TestInBulk:
         assert max(due) - min(due) > spread / 2
         assert len(set(due)) > 50
 
-    async def test_what_changes_before_its_turn_is_left_alone(
+    async def test_jobs_that_change_before_their_batch_are_left_alone(
         self, db: Db, uri: str, database_name: str
     ) -> None:
-        """Between looking and writing, an instance may claim; a claim is never overwritten."""
+        """An instance may claim between the read and the write; a claim is never overwritten."""
         jobs = [a_job() for _ in range(10)]
         await put(db, *jobs)
         log = CommandLog()
@@ -517,7 +517,7 @@ class TestInBulk:
                 assert await total(store.control.delete_many(pending)) == 0
         assert await jobs_in(db).count_documents({"status": "processing"}) == 4
 
-    async def test_jobs_that_come_meanwhile_are_no_endless_work(
+    async def test_jobs_stored_meanwhile_do_not_prolong_the_action(
         self, db: Db, uri: str, database_name: str
     ) -> None:
         await put(db, *(a_job() for _ in range(1500)))
@@ -543,10 +543,10 @@ class TestInBulk:
         assert await store.control.count_retryable({"status": "completed"}) == 0
 
     @pytest.mark.parametrize("key", [None, "key"])
-    async def test_a_write_that_is_not_confirmed_is_told(
+    async def test_an_unconfirmed_write_is_reported(
         self, db: Db, store: Store, key: str | None
     ) -> None:
-        """Here of two members that there are not; a count would say that all is well."""
+        """The write concern asks for two members that do not exist; success would be false."""
         await put(db, a_job(status="failed", unique_key=key))
         unsure = db.client.get_database(db.name, write_concern=WriteConcern(w=2, wtimeout=100))
         control = Management(Driver(unsure).collection("monque_jobs"))

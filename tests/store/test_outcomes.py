@@ -1,4 +1,4 @@
-"""Keeping claims alive, and writing down how they end."""
+"""Renewing claims, and writing the outcomes of runs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ NODE_RECOVERY = {
     "$set": {"status": "pending", "updatedAt": LATER},
     "$unset": {"claimedBy": "", "lockedAt": "", "lastHeartbeat": "", "heartbeatInterval": ""},
 }
-"""What an instance that knows nothing of tokens does to a job it takes for stale."""
+"""What an instance that ignores tokens does to a job that it treats as stale."""
 
 OUTCOMES: dict[str, Outcome] = {
     "completed": COMPLETED,
@@ -58,7 +58,7 @@ OUTCOMES: dict[str, Outcome] = {
 
 @pytest.fixture(params=OUTCOMES)
 def outcome(request: pytest.FixtureRequest) -> Outcome:
-    """Give each way a run can end."""
+    """Return each way in which a run can end."""
     return OUTCOMES[request.param]
 
 
@@ -68,7 +68,7 @@ async def a_claimed_schedule(db: Db, store: Store, **fields: Any) -> AnyJob:
 
 
 async def a_claimed_job(db: Db, store: Store, outcome: Outcome) -> AnyJob:
-    """Claim a job that can end so: only a one-off is ever completed, so the others are none."""
+    """Claim a job that can end this way: only one-off jobs complete, so the others recur."""
     if outcome is COMPLETED:
         return await a_claimed_schedule(db, store, repeat_interval=None, timezone=None)
     return await a_claimed_schedule(db, store)
@@ -93,9 +93,7 @@ class TestRenewal:
             await store.outcomes.renew(jobs, LATER)
             assert log.count() == {"update": 1}
 
-    async def test_tells_which_claims_are_no_longer_ours(
-        self, db: Db, store: Store, other: Store
-    ) -> None:
+    async def test_reports_lost_claims(self, db: Db, store: Store, other: Store) -> None:
         names = ["kept", "stolen", "settled", "deleted", "reclaimed"]
         await put(db, *(a_job(name=name) for name in names))
         jobs = {name: await claim(store, name) for name in names}
@@ -116,7 +114,7 @@ class TestRenewal:
         assert await document_of(db, jobs["reclaimed"]) == reclaimed
         assert (await document_of(db, jobs["kept"]))["lastHeartbeat"] == LATER
 
-    async def test_tells_an_older_run_of_a_job_from_the_one_that_has_it_now(
+    async def test_distinguishes_an_older_run_from_the_current_one(
         self, db: Db, store: Store
     ) -> None:
         await put(db, a_job())
@@ -225,7 +223,7 @@ class TestGroup:
     async def test_never_lets_one_claim_settle_for_another(
         self, db: Db, store: Store, outcome: Outcome
     ) -> None:
-        """A set of ids with a set of tokens would match here."""
+        """A filter with a set of ids and a set of tokens would match here."""
         await put(db, a_job(name="a"), a_job(name="b"))
         old = await claim(store, "a")
         await jobs_in(db).update_one({"_id": old.id}, NODE_RECOVERY)
@@ -450,14 +448,14 @@ class TestRecurringJob:
 
 
 class DiesBeforeTheMove(Collection):
-    """Inserts, and then never gets to the bulk write."""
+    """Inserts the copy, and then never sends the bulk write."""
 
     async def bulk_write(self, *_: object, **__: object) -> tuple[int, dict[int, Any]]:
         raise AutoReconnect("the process died here")
 
 
 class RescheduledMeanwhile(Collection):
-    """Inserts, whereupon someone else changes the schedule before it can be moved."""
+    """Inserts the copy, after which another client changes the schedule before it is moved."""
 
     change: dict[str, Any]
 
@@ -486,14 +484,14 @@ async def test_a_schedule_that_changes_between_copy_and_move_leaves_nothing_behi
 
 
 @pytest.mark.parametrize("moved", [False, True], ids=["still there", "moved on"])
-async def test_a_schedule_that_is_lost_between_copy_and_move_is_left_to_who_has_it(
+async def test_a_schedule_whose_claim_is_lost_between_copy_and_move_is_left_alone(
     db: Db, store: Store, moved: bool
 ) -> None:
     job = await a_claimed_schedule(db, store)
     collection = RescheduledMeanwhile(Driver(db), "monque_jobs")
     collection.change = {"$set": {"claimToken": ObjectId(), "claimedBy": "another"}}
     if moved:
-        # It may be this very move whose reply was lost, so that the copy has to stay.
+        # It may be this very move, whose reply was lost, so the copy has to stay.
         collection.change["$set"]["nextRunAt"] = TICK
     ledger = Outcomes(collection, Owner("me", 30_000))
     assert await ledger.settle([Settlement(job, OccurrenceFailed("boom", TICK))], LATER) == ["lost"]
@@ -519,7 +517,7 @@ async def test_a_run_that_is_lost_between_copy_and_move_takes_back_no_copy_but_i
 
 
 class TakenBackMeanwhile(Collection):
-    """Finds the copy of a former run, which takes it back at that moment."""
+    """Finds the copy of a former run, which removes it at that moment."""
 
     async def update_one(self, filter: Any, update: Any, session: Any = None) -> int:
         if filter.get("status") == "failed":
@@ -558,7 +556,7 @@ async def test_a_copy_that_an_operator_has_retried_meanwhile_is_left_alone(
 class TestCrashBetweenCopyAndMove:
     @pytest.fixture
     async def interrupted(self, db: Db, store: Store) -> AnyJob:
-        """Give a schedule whose failed occurrence is stored, but which has not moved."""
+        """Return a schedule whose failed occurrence is stored, but which has not moved."""
         job = await a_claimed_schedule(db, store)
         ledger = Outcomes(DiesBeforeTheMove(Driver(db), "monque_jobs"), Owner("me", 30_000))
         with pytest.raises(AutoReconnect):
@@ -567,7 +565,7 @@ class TestCrashBetweenCopyAndMove:
         assert (await stored(db, job)).status == "processing"
         return job
 
-    async def test_loses_nothing_and_doubles_nothing_when_it_is_repeated(
+    async def test_loses_and_duplicates_nothing_when_it_is_repeated(
         self, db: Db, store: Store, interrupted: AnyJob
     ) -> None:
         settlement = Settlement(interrupted, OccurrenceFailed("boom", TICK))
@@ -575,7 +573,7 @@ class TestCrashBetweenCopyAndMove:
         assert len(await stored_jobs(db, status="failed")) == 1
         assert (await stored(db, interrupted)).next_run_at == TICK
 
-    async def test_loses_nothing_and_doubles_nothing_when_another_takes_over(
+    async def test_loses_and_duplicates_nothing_when_another_instance_takes_over(
         self, db: Db, other: Store, interrupted: AnyJob
     ) -> None:
         batch = await other.stale_jobs.find(MUCH_LATER, 10)
@@ -587,7 +585,7 @@ class TestCrashBetweenCopyAndMove:
         assert copy.fail_reason == "boom"
         assert (await stored(db, interrupted)).next_run_at == TICK
 
-    async def test_loses_nothing_and_doubles_nothing_when_it_runs_again_elsewhere(
+    async def test_loses_and_duplicates_nothing_when_it_runs_again_elsewhere(
         self, db: Db, other: Store, interrupted: AnyJob
     ) -> None:
         batch = await other.stale_jobs.find(MUCH_LATER, 10)

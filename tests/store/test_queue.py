@@ -1,4 +1,4 @@
-"""Looking for due jobs, and claiming them."""
+"""Finding due jobs, and claiming them."""
 
 from __future__ import annotations
 
@@ -285,7 +285,7 @@ class TestClaim:
 
 
 class TestClaimsThatAreCounted:
-    """Node knows nothing of `claims`, and leaves the count where it was."""
+    """Node does not know `claims`, and leaves the count unchanged."""
 
     OUTDATED: ClassVar[dict[str, dict[str, Any]]] = {
         "retried after this side had given it up": {"claims": 10, "failCount": 0},
@@ -430,7 +430,7 @@ class TestForeignDocuments:
         assert await store.queue.has_due(["send-email"], NOW)
         assert (await document_of(db, job))["status"] == "pending"
 
-    async def test_that_a_look_stumbles_over_are_failed(self, db: Db, store: Store) -> None:
+    async def test_that_a_look_finds_are_failed(self, db: Db, store: Store) -> None:
         job, sound = a_job(next_run_at=ago(9)), a_job()
         await put(db, job, sound)
         await set_fields(db, job, name=["send-email", "send-fax"])
@@ -441,7 +441,7 @@ class TestForeignDocuments:
 
 
 class TestSchedulesOfOthers:
-    """Schedules whose next run is not known here: they are neither run nor ended."""
+    """Schedules whose next run cannot be computed here: they are neither run nor ended."""
 
     @pytest.fixture(params=[{"repeatInterval": "H H * * *"}, {"timezone": "Mars/Olympus"}])
     async def schedule(self, db: Db, request: pytest.FixtureRequest) -> AnyJob:
@@ -477,7 +477,7 @@ class TestSchedulesOfOthers:
             field: value for field, value in before.items() if field not in traces
         }
 
-    async def test_are_told_of_once_and_passed_by(
+    async def test_are_reported_once_and_skipped(
         self, db: Db, store: Store, schedule: AnyJob
     ) -> None:
         job = a_job()
@@ -488,7 +488,7 @@ class TestSchedulesOfOthers:
         await claim(store)
         assert not await store.queue.has_due([schedule.name], NOW)
 
-    async def test_are_met_again_after_a_while_without_another_word(
+    async def test_are_retried_later_without_another_report(
         self, store: Store, schedule: AnyJob, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         await store.queue.look([schedule.name], 1, NOW)

@@ -91,7 +91,7 @@ class TestMovedByNode:
     """Node ignores the time zone, and leaves its heartbeat interval behind."""
 
     ENDED = utc("2026-05-05 03:00:05")
-    """When Node's run ended, of 6:00 in Helsinki."""
+    """The time at which Node's run ended; the schedule is 6:00 in Helsinki."""
     BY_NODE: ClassVar[dict[str, Any]] = {
         "nextRunAt": utc("2026-05-05 06:00"),
         "updatedAt": ENDED,

@@ -1,4 +1,4 @@
-"""The jobs that a selector finds in the collection."""
+"""The jobs in the collection that a selector matches."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ async def found(db: Db, selector: JobSelector, field: str = "data") -> list[Any]
 
 @pytest.fixture
 async def aged(db: Db) -> None:
-    """Put jobs that were made so many seconds ago, which is also their data."""
+    """Store jobs that were created this many seconds ago, with this age as their data."""
     await put(
         db,
         *(a_job(data=age, created_at=NOW - timedelta(seconds=age), updated_at=NOW) for age in AGES),
     )
 
 
-def test_nothing_is_asked_of_everything() -> None:
+def test_an_empty_selector_has_an_empty_filter() -> None:
     assert selected(JobSelector(), NOW) == {}
 
 
@@ -60,7 +60,7 @@ async def test_one_status_or_several_are_matched(db: Db) -> None:
 
 @pytest.mark.usefixtures("aged")
 @pytest.mark.parametrize("minute", [60, 60.0, timedelta(minutes=1), NOW - timedelta(minutes=1)])
-async def test_an_age_does_not_take_in_its_own_moment(db: Db, minute: Any) -> None:
+async def test_an_age_excludes_its_own_moment(db: Db, minute: Any) -> None:
     assert await found(db, JobSelector(older_than=minute)) == [61, 3600]
     assert await found(db, JobSelector(newer_than=minute)) == [0, 59]
 
@@ -84,7 +84,7 @@ async def test_all_conditions_hold_together(db: Db) -> None:
     assert await found(db, JobSelector("a", "failed", older_than=3600)) == ["wanted"]
 
 
-async def test_a_document_that_does_not_tell_its_age_has_none(db: Db) -> None:
+async def test_a_document_without_a_creation_time_has_no_age(db: Db) -> None:
     await jobs_in(db).insert_many([{"data": 1}, {"data": 2, "createdAt": "yesterday"}])
     assert await found(db, JobSelector(older_than=0)) == []
     assert await found(db, JobSelector(newer_than=0)) == []

@@ -1,4 +1,4 @@
-"""Finding the jobs of instances that died, and leaving those of the living alone."""
+"""Finding the jobs of dead instances, and leaving those of live ones alone."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 MILLISECOND = timedelta(milliseconds=1)
 GONE = object()
-"""Marks a field that is not there at all."""
+"""Marks a field that is absent."""
 
 
 def a_running(heartbeat: timedelta, interval: int = 30_000, **fields: Any) -> AnyJob:
-    """Give a job in processing, whose owner was last heard of so long ago."""
+    """Return a processing job whose owner sent its last heartbeat this long ago."""
     claimed = {
         "status": "processing",
         "claimed_by": "other",
@@ -92,14 +92,14 @@ class TestStaleness:
         await put(db, *alive, *dead)
         assert await stale_ids(store) == ids(dead)
 
-    async def test_comes_only_with_processing(self, db: Db, store: Store) -> None:
+    async def test_requires_the_status_processing(self, db: Db, store: Store) -> None:
         for status in JobStatus.ALL:
             await put(db, a_running(timedelta(days=1), status=status))
         batch = await store.stale_jobs.find(NOW, 100)
         assert [job.status for job in batch.jobs] == ["processing"]
 
-    async def test_does_not_befall_a_living_job_of_any_length(self, db: Db, store: Store) -> None:
-        """Node instances do heartbeat but never renew `lockedAt`."""
+    async def test_does_not_apply_to_a_live_job_of_any_length(self, db: Db, store: Store) -> None:
+        """Node instances send heartbeats but never renew `lockedAt`."""
         await put(db, a_running(10 * SECOND, locked_at=NOW - timedelta(days=7), claim_token=None))
         assert await stale_ids(store) == set()
 
@@ -176,16 +176,14 @@ class TestStaleness:
         assert await stale_ids(store) == {expired.id}
 
     @pytest.mark.parametrize("lock", [GONE, None, "yesterday"])
-    async def test_befalls_a_claim_of_which_nothing_is_known(
+    async def test_applies_to_a_claim_without_any_time(
         self, db: Db, store: Store, lock: object
     ) -> None:
         job = a_running(timedelta(0))
         await put_document(db, job, lastHeartbeat=GONE, heartbeatInterval=GONE, lockedAt=lock)
         assert await stale_ids(store) == {job.id}
 
-    async def test_takes_an_interval_that_is_a_float_at_its_word(
-        self, db: Db, store: Store
-    ) -> None:
+    async def test_accepts_a_float_as_interval(self, db: Db, store: Store) -> None:
         alive, dead = a_running(2 * SECOND), a_running(4 * SECOND)
         for job in (alive, dead):
             await put_document(db, job, heartbeatInterval=1000.0)
@@ -237,9 +235,7 @@ class TestRevival:
         ]
         assert counts == [20, 0]
 
-    async def test_spares_a_job_that_was_heard_of_after_the_look(
-        self, db: Db, store: Store
-    ) -> None:
+    async def test_spares_a_job_with_a_heartbeat_after_the_look(self, db: Db, store: Store) -> None:
         job, silent = a_running(timedelta(days=1)), a_running(timedelta(days=1))
         await put(db, job, silent)
         batch = await store.stale_jobs.find(NOW, 10)
@@ -290,9 +286,7 @@ class TestAdoption:
         assert await other.stale_jobs.adopt(theirs, theirs.jobs[0], NOW) is not None
         assert await store.stale_jobs.adopt(mine, mine.jobs[0], NOW) is None
 
-    async def test_is_refused_if_the_owner_was_heard_of_after_the_look(
-        self, db: Db, store: Store
-    ) -> None:
+    async def test_is_refused_after_a_heartbeat_of_the_owner(self, db: Db, store: Store) -> None:
         job = a_running(timedelta(days=1))
         await put(db, job)
         batch = await store.stale_jobs.find(NOW, 10)
@@ -311,14 +305,14 @@ class TestAdoption:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, True, -1, 0, 2**60, "30000", None, [1]])
-def test_what_can_be_no_interval_is_not_taken_for_one(value: object) -> None:
+def test_an_invalid_interval_is_ignored(value: object) -> None:
     assert is_interval(30_000)
     assert is_interval(0.5)
     assert not is_interval(value)
 
 
 class TestForeignDocuments:
-    async def test_that_are_no_jobs_are_failed_and_told(self, db: Db, store: Store) -> None:
+    async def test_that_are_not_jobs_are_failed_and_reported(self, db: Db, store: Store) -> None:
         broken, sound = a_running(timedelta(days=1)), a_running(timedelta(days=1))
         await put(db, broken, sound)
         await set_fields(db, broken, failCount="three")
@@ -347,7 +341,7 @@ class TestForeignDocuments:
         assert (job.status, job.claims) == ("pending", 0)
 
 
-async def test_an_idle_queue_is_asked_one_thing(uri: str, db: Db) -> None:
+async def test_an_idle_queue_takes_one_query(uri: str, db: Db) -> None:
     log = CommandLog()
     async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
         store = await open_store(client[db.name])

@@ -1,8 +1,8 @@
-"""Two instances, anything in any order: the jobs are always as the specification says.
+"""Two instances, any operations in any order: the jobs always follow the specification.
 
 The machine drives the stores of two instances on a real MongoDB: it enqueues, schedules, claims,
-settles, stalls, crashes, wakes up late, recovers and meddles as it likes, and keeps beside it what
-should have come of all that. After every step the collection must look exactly like it.
+settles, stalls, crashes, resumes late, recovers and interferes in random order, and maintains a
+model of the expected jobs. After every step the collection must equal the model.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ from hypothesis.stateful import (
 from pymongo import AsyncMongoClient, WriteConcern
 from pymongo.errors import AutoReconnect
 
-from monque_core import JobStateError, next_cron_run
+from monque_core import Exponential, JobStateError, next_cron_run
 from monque_core.jobs.outcome import (
     RELEASED,
     OccurrenceFailed,
     Released,
     Retrying,
-    RetryPolicy,
     after_exhaustion,
     after_failure,
     after_success,
@@ -58,7 +57,10 @@ BEGINNING: Final = datetime(2026, 5, 5, 12, 0, 30, tzinfo=UTC)
 OWNERS: Final = ["one", "two"]
 NAMES: Final = ["a", "b"]
 HEARTBEAT: Final = timedelta(seconds=30)
-POLICY: Final = RetryPolicy(2, timedelta(seconds=10), timedelta(minutes=1))
+MAX_RUNS: Final = 2
+FIRST_DELAY: Final = timedelta(seconds=20)
+LONGEST_DELAY: Final = timedelta(minutes=1)
+RETRY: Final = Exponential(FIRST_DELAY, cap=LONGEST_DELAY, max_attempts=MAX_RUNS)
 NO_CLAIM: Final = {
     "claimed_by": None,
     "locked_at": None,
@@ -72,7 +74,7 @@ APT: Final = {
     "move": {"pending"},
     "delete": {"processing"},
 }
-"""The statuses in which something comes of what an operator does."""
+"""The statuses in which each action of an operator has an effect."""
 
 owners = st.sampled_from(OWNERS)
 names = st.sampled_from(["a", "a", "b"])
@@ -83,14 +85,14 @@ endings = st.sampled_from(["success", "failure", "failure", "release"])
 
 
 class DiesBeforeTheMove(Collection):
-    """Inserts, and then never gets to the bulk write."""
+    """Inserts the copy, and then never sends the bulk write."""
 
     async def bulk_write(self, *_: object, **__: object) -> tuple[int, dict[int, Any]]:
         raise AutoReconnect("the process died here")
 
 
 class Rig:
-    """A database with the stores of two instances, and the event loop they live on."""
+    """A database with the stores of two instances, and the event loop that they run on."""
 
     def __init__(self, uri: str, database_name: str) -> None:
         self._runner = asyncio.Runner()
@@ -129,22 +131,26 @@ class Run:
     job: AnyJob
 
 
+def runs_of(job: AnyJob) -> int:
+    return MAX_RUNS if job.max_retries is None else job.max_retries
+
+
 def counted_claims(job: AnyJob) -> int:
-    """Return how often a waiting job was claimed; a move since the last claim starts anew."""
+    """Return how often a pending job was claimed; a move since the last claim resets the count."""
     is_moved = job.claimed_at is not None and job.next_run_at > job.claimed_at
     return max(job.fail_count, 0 if is_moved and not job.fail_count else job.claims)
 
 
 @dataclass
 class Model:
-    """The jobs as they should be, by a reading of the specification in plain Python."""
+    """The expected jobs: the specification in plain Python."""
 
     now: datetime = BEGINNING
     jobs: dict[ObjectId, AnyJob] = field(default_factory=dict)
     failed_occurrences: dict[tuple[ObjectId, datetime], AnyJob] = field(default_factory=dict)
 
     def active(self, name: str, key: str | None) -> AnyJob | None:
-        """Give the pending or processing job with this name and key."""
+        """Return the pending or processing job with this name and key."""
         for job in self.jobs.values():
             is_active = job.status in {"pending", "processing"}
             if key and is_active and (job.name, job.unique_key) == (name, key):
@@ -152,7 +158,7 @@ class Model:
         return None
 
     def due(self, name: str) -> list[AnyJob]:
-        """Give what may be claimed, the first first."""
+        """Return the claimable jobs in the order of the queue."""
         found = [
             job
             for job in self.jobs.values()
@@ -161,7 +167,7 @@ class Model:
         return sorted(found, key=rank)
 
     def holds(self, run: Run) -> bool:
-        """Tell whether a run still has its claim."""
+        """Return whether a run still has its claim."""
         job = self.jobs.get(run.job.id)
         return (
             job is not None
@@ -170,7 +176,7 @@ class Model:
         )
 
     def stale(self) -> set[ObjectId]:
-        """Give the jobs whose owners have been silent for more than three heartbeats."""
+        """Return the jobs whose owners have been silent for more than three heartbeats."""
         return {
             job.id
             for job in self.jobs.values()
@@ -204,7 +210,7 @@ class Model:
 
     def fail(self, job_id: ObjectId, reason: str) -> None:
         job = self.jobs[job_id]
-        if job.fail_count + 1 >= POLICY.limit_for(job):
+        if job.fail_count + 1 >= runs_of(job):
             self.give_up(job_id, reason)
         else:
             self.change(
@@ -212,7 +218,7 @@ class Model:
                 status="pending",
                 fail_count=job.fail_count + 1,
                 fail_reason=reason,
-                next_run_at=self.now + min(2 ** (job.fail_count + 1) * POLICY.base, POLICY.cap),
+                next_run_at=self.now + min(2**job.fail_count * FIRST_DELAY, LONGEST_DELAY),
                 **NO_CLAIM,
             )
 
@@ -256,7 +262,7 @@ class Model:
         self.change(job_id, status="pending", claim_token=None, **NO_CLAIM)
 
     def reschedule(self, job_id: ObjectId, wanted: AnyJob) -> None:
-        """Bring a schedule up to date."""
+        """Create or update a schedule."""
         job = self.jobs[job_id]
         if (job.repeat_interval, job.data) == (wanted.repeat_interval, wanted.data):
             return
@@ -275,7 +281,7 @@ class Model:
         )
 
     def can(self, action: str, job_id: ObjectId) -> bool:
-        """Tell whether an operator may do this to a job."""
+        """Return whether an operator may apply an action to a job."""
         job = self.jobs[job_id]
         if action == "retry":
             is_free = self.active(job.name, job.unique_key) is None
@@ -328,7 +334,7 @@ def rank(job: AnyJob) -> tuple[int, datetime]:
 
 
 class TwoInstances(RuleBasedStateMachine):
-    """What two instances may do to the jobs."""
+    """The operations of two instances."""
 
     rig: Rig
 
@@ -370,7 +376,7 @@ class TwoInstances(RuleBasedStateMachine):
         delay: int,
         owner: str,
     ) -> None:
-        """Want something to be done, once or again and again, or no longer."""
+        """Enqueue, schedule or unschedule."""
         match what:
             case "job":
                 self.enqueue(name, priority, delay, owner)
@@ -391,7 +397,7 @@ class TwoInstances(RuleBasedStateMachine):
         owner=owners,
     )
     def claim(self, how: str, name: str, limit: int, owner: str) -> None:
-        """Take what is due."""
+        """Claim due jobs."""
         if how == "one":
             self.claim_one(name, owner)
         else:
@@ -424,7 +430,7 @@ class TwoInstances(RuleBasedStateMachine):
         recovering=st.lists(owners, unique=True),
     )
     def pass_time(self, seconds: int, beating: list[str], recovering: list[str]) -> None:
-        """Let some instances show that they live, time pass, and some look around."""
+        """Send heartbeats of some instances, advance time, and recover on some."""
         for owner in beating:
             self.heartbeat(owner)
         self.let_time_pass(seconds)
@@ -434,7 +440,7 @@ class TwoInstances(RuleBasedStateMachine):
     @precondition(lambda self: self.runs)
     @rule(pick=picks, is_dead=st.booleans(), next_owner=owners)
     def fall_silent(self, pick: int, is_dead: bool, next_owner: str) -> None:
-        """Kill an instance, or let it stall and not know it, until its jobs have gone on."""
+        """Kill an instance, or stall it without its knowledge until others have its jobs."""
         silent = self.runs[pick % len(self.runs)].owner
         if is_dead:
             self.runs = [run for run in self.runs if run.owner != silent]
@@ -452,7 +458,7 @@ class TwoInstances(RuleBasedStateMachine):
         owner=owners,
     )
     def manage(self, action: str, pick: int, is_apt: bool, seconds: int, owner: str) -> None:
-        """Meddle from outside, mostly where it does something."""
+        """Change jobs from outside, mostly where this has an effect."""
         jobs = sorted(self.model.jobs.values(), key=lambda job: job.id)
         apt = [job for job in jobs if is_apt and job.status in APT[action]] or jobs
         job_id = apt[pick % len(apt)].id
@@ -470,7 +476,7 @@ class TwoInstances(RuleBasedStateMachine):
     @precondition(lambda self: len(self.model.jobs) > 8)
     @rule()
     def see_everything_through(self) -> None:
-        """Let everybody die, and bring every job to its end: none is lost."""
+        """Kill all instances, and complete every job: none is lost."""
         self.runs.clear()
         self.let_time_pass(100)
         self.recover("one")
@@ -556,7 +562,7 @@ class TwoInstances(RuleBasedStateMachine):
         del self.model.jobs[job_id]
 
     def _manage(self, action: str, job_id: ObjectId, work: Coroutine[Any, Any, Any]) -> None:
-        """Do it, and demand that it is done or refused as it should be."""
+        """Apply an action, and assert that it is executed or rejected as specified."""
         job = self.model.jobs[job_id]
         if self.model.can(action, job_id):
             assert self.rig.run(work).previous_status == job.status
@@ -576,7 +582,7 @@ class TwoInstances(RuleBasedStateMachine):
         self._began([job], owner, token)
 
     def claim_batch(self, owner: str, limit: int, has_rival: bool) -> None:
-        """Look and claim; a rival who claims in between leaves nothing."""
+        """Look and claim; a rival that claims in between leaves nothing."""
         now, token, queue = self.model.now, ObjectId(), self.rig.stores[owner].queue
         due = sorted(self.model.due("a") + self.model.due("b"), key=rank)
         found = self.rig.run(queue.look(NAMES, limit, now))
@@ -632,12 +638,12 @@ class TwoInstances(RuleBasedStateMachine):
         self.model.now += timedelta(seconds=seconds)
 
     def recover(self, owner: str) -> None:
-        """Take back what dead and stalled runs have left, as every instance does."""
+        """Recover the jobs of dead and stalled runs, as every instance does."""
         store, model = self.rig.stores[owner], self.model
         batch = self.rig.run(store.stale_jobs.find(model.now, 1000))
         assert {job.id for job in batch.jobs} == model.stale()
         assert all(job == model.jobs[job.id] for job in batch.jobs)
-        spent = [job for job in batch.jobs if job.claims >= POLICY.limit_for(job)]
+        spent = [job for job in batch.jobs if job.claims >= runs_of(job)]
         alive = [job for job in batch.jobs if job not in spent]
         for job in spent:
             adopted = self.rig.run(store.stale_jobs.adopt(batch, job, model.now))
@@ -709,10 +715,10 @@ class TwoInstances(RuleBasedStateMachine):
             return RELEASED
         if ending == "success":
             return after_success(job, self.model.now)
-        return after_failure(job, "boom", self.model.now, POLICY)
+        return after_failure(job, "boom", self.model.now, RETRY)
 
     def _settle(self, ended: list[tuple[Run, str]]) -> None:
-        """Write outcomes as the settler does, until each is written or its claim is lost."""
+        """Write outcomes like the settler, until each is written or its claim is lost."""
         while ended:
             owner = ended[0][0].owner
             settlements = [
@@ -749,7 +755,7 @@ class TwoInstances(RuleBasedStateMachine):
             self.model.succeed(run.job.id)
 
     def _settle_again(self, run: Run, ending: str) -> None:
-        """Repeat a write whose reply was lost: it is known as one's own, and nothing changes."""
+        """Repeat a write whose reply was lost: it is recognized, and nothing changes."""
         stored = self.model.jobs.get(run.job.id)
         is_mine = stored is not None and stored.claim_token == run.job.claim_token
         settlement = Settlement(run.job, self._outcome(run.job, ending))
@@ -762,8 +768,8 @@ class TwoInstances(RuleBasedStateMachine):
         if job is None:
             return "deleted"
         if ending == "release" and job.claim_token and job.claims == run.job.claims:
-            # Given up by recovery: the counts are those of a release that was written and followed
-            # by another claim. Nothing depends on which it was.
+            # Failed by recovery: the counts equal those of a release that was written and followed
+            # by another claim. Nothing depends on which of the two it was.
             return "written"
         return "lost"
 
@@ -784,8 +790,8 @@ def _without_id(job: AnyJob) -> str:
     return repr(replace(job, id=ObjectId(b"\0" * 12)))
 
 
-@pytest.mark.timeout(600)  # a failure takes minutes to be reduced to its essence
-def test_whatever_two_instances_do_the_jobs_are_as_specified(uri: str, database_name: str) -> None:
+@pytest.mark.timeout(600)  # Shrinking a failure takes minutes.
+def test_two_instances_keep_the_jobs_as_specified(uri: str, database_name: str) -> None:
     TwoInstances.rig = Rig(uri, database_name)
     try:
         run_state_machine_as_test(

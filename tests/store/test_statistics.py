@@ -1,4 +1,4 @@
-"""Jobs in figures."""
+"""Counts and durations of jobs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def completed(seconds: float, **fields: Any) -> AnyJob:
-    """Give a job whose last run took so long."""
+    """Return a job whose last run took this long."""
     ended = NOW + timedelta(seconds=seconds)
     return a_job(status="completed", claimed_at=NOW, updated_at=ended, **fields)
 
@@ -75,7 +75,7 @@ class TestCounts:
         figures = await store.statistics.count("absent")
         assert (figures.by_name, figures.total) == ({}, QueueStats())
 
-    async def test_leave_out_what_is_no_job(self, db: Db, store: Store) -> None:
+    async def test_leave_out_documents_that_are_not_jobs(self, db: Db, store: Store) -> None:
         await put(db, a_job(name="a"))
         garbage: list[dict[str, Any]] = [
             {},
@@ -126,7 +126,7 @@ class TestAverageDuration:
         assert (await store.statistics.count()).total.average_duration is None
 
     async def test_leaves_out_jobs_that_do_not_tell(self, db: Db, store: Store) -> None:
-        """Those of Node instances, which do not write down when they claimed."""
+        """Jobs of Node instances, which do not store when they claimed."""
         await put(db, completed(4), a_job(status="completed"))
         await jobs_in(db).insert_many(
             [
@@ -167,7 +167,7 @@ class TestAverageDuration:
         assert seconds(figures.total) == 3.5
 
     async def test_weighs_a_name_by_the_runs_that_were_timed(self, db: Db, store: Store) -> None:
-        """A name that Node and Python serve together has jobs without a duration."""
+        """If Node and Python serve the same name, some of its jobs have no duration."""
         await put(db, completed(8, name="a"), completed(2, name="b"))
         await put(db, *(a_job(name="a", status="completed") for _ in range(8)))
         assert seconds((await store.statistics.count()).total) == 5
@@ -182,7 +182,7 @@ class TestAverageDuration:
     async def test_does_not_count_from_a_claim_before_the_one_that_completed(
         self, db: Db, store: Store
     ) -> None:
-        """Python has failed the job, and Node has completed it after the backoff."""
+        """The job failed in Python and completed in Node after the backoff."""
         failed_at = NOW - timedelta(hours=1)
         late = NOW + timedelta(seconds=3)
         await put(db, a_job(status="completed", claimed_at=failed_at, updated_at=late))

@@ -1,4 +1,4 @@
-"""What an instance does before anything else, and where it keeps its things."""
+"""Preparation of the store by an instance, and the names of its collections."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Db = AsyncDatabase[dict[str, Any]]
 
 
-async def test_the_servers_clock_is_read(db: Db, store: Store) -> None:
+async def test_the_server_s_clock_is_read(db: Db, store: Store) -> None:
     before, hello = time.monotonic_ns(), await db.command("hello")
     read = await store.prepare()
     assert before <= read.asked_ns <= read.answered_ns <= time.monotonic_ns()
@@ -51,7 +51,7 @@ async def test_jobs_and_leases_are_in_collections_of_their_own(any_db: AnyDataba
     assert set(await db.list_collection_names()) == {"errands", "errands_meta"}
 
 
-async def test_a_clock_that_took_long_to_read_is_read_again(uri: str, db: Db) -> None:
+async def test_a_slow_reading_of_the_clock_is_repeated(uri: str, db: Db) -> None:
     async with Proxy(uri) as proxy, AsyncMongoClient[dict[str, Any]](proxy.uri) as client:
         store = await open_store(client[db.name])
         reading = proxy.strike(

@@ -1,4 +1,4 @@
-"""Every way a job changes status, and that there is no other."""
+"""Every status transition of a job, and that there is no other."""
 
 from __future__ import annotations
 
@@ -115,11 +115,11 @@ KIND: dict[str, dict[str, Any]] = {
     "retry": {"status": "failed"},
     "reschedule": WAITING,
 }
-"""What a job must be for a transition to apply; where nothing is said, it is a claimed schedule."""
+"""The state that a transition requires; by default a claimed schedule."""
 
 
 def a_claimed(**fields: Any) -> AnyJob:
-    """Give a recurring job that `me` claimed, long enough ago to be stale."""
+    """Return a recurring job that `me` claimed long enough ago to be stale."""
     claimed = {
         "status": "processing",
         "claimed_by": "me",
@@ -243,7 +243,7 @@ async def test_the_token_of_a_claim_that_was_taken_away_goes(db: Db) -> None:
         {"repeat_interval": None, "timezone": None},
     ],
 )
-async def test_an_outcome_reckoned_by_another_schedule_is_not_written(
+async def test_an_outcome_computed_by_another_schedule_is_not_written(
     db: Db, name: str, changed: dict[str, Any]
 ) -> None:
     job = a_claimed()
@@ -252,9 +252,7 @@ async def test_an_outcome_reckoned_by_another_schedule_is_not_written(
 
 
 @pytest.mark.parametrize("name", ["complete", "completed", "failed"])
-async def test_an_end_is_not_written_over_a_schedule_that_began_meanwhile(
-    db: Db, name: str
-) -> None:
+async def test_a_completion_is_not_written_over_a_new_schedule(db: Db, name: str) -> None:
     job = a_claimed(**ONE_OFF)
     await put(db, replace(job, repeat_interval="@daily", timezone="UTC"))
     assert not await apply(db, TRANSITIONS[name](job))
@@ -268,7 +266,7 @@ async def test_a_tick_of_a_schedule_without_a_time_zone_is_written(db: Db, name:
 
 
 @pytest.mark.parametrize("name", ["revive", "adopt"])
-async def test_a_claim_that_has_come_back_to_life_is_not_taken_away(db: Db, name: str) -> None:
+async def test_a_renewed_claim_is_not_taken_away(db: Db, name: str) -> None:
     job = a_claimed()
     await put(db, a_claimed(id=job.id, claim_token=job.claim_token, last_heartbeat=LATER))
     assert not await apply(db, TRANSITIONS[name](job))
@@ -289,7 +287,7 @@ async def test_a_claim_without_a_token_can_be_adopted(db: Db) -> None:
     assert (after["claimedBy"], after["claimToken"], after["claims"]) == ("me", token, 2)
 
 
-async def test_what_is_set_aside_says_why(db: Db) -> None:
+async def test_a_quarantined_job_has_a_reason(db: Db) -> None:
     job = a_job(unique_key="key")
     await put(db, job)
     assert await apply(db, quarantine(job.id, "no job at all", LATER))
@@ -297,7 +295,7 @@ async def test_what_is_set_aside_says_why(db: Db) -> None:
     assert (after["status"], after["failReason"]) == ("failed", "no job at all")
 
 
-async def test_a_retried_job_has_nothing_left_of_its_past_but_when_it_was_claimed(db: Db) -> None:
+async def test_a_retried_job_keeps_only_the_time_of_its_last_claim(db: Db) -> None:
     job = a_claimed(status="failed", next_run_at=TICK)
     await put(db, job)
     before = await document_of(db, job)
@@ -313,7 +311,7 @@ async def test_a_retried_job_has_nothing_left_of_its_past_but_when_it_was_claime
     assert left["claimedAt"] == NOW
 
 
-async def test_a_retry_may_be_put_off_a_little(db: Db) -> None:
+async def test_a_retry_may_be_delayed_a_little(db: Db) -> None:
     jobs = [a_job(status="failed") for _ in range(50)]
     await put(db, *jobs)
     spread = timedelta(seconds=10)
@@ -332,7 +330,7 @@ async def test_a_pending_job_that_somebody_holds_is_not_touched(db: Db, name: st
 
 
 @pytest.mark.parametrize("name", ["cancel", "cancel many", "reschedule"])
-async def test_who_acts_from_outside_changes_nothing_else(db: Db, name: str) -> None:
+async def test_management_actions_change_no_other_field(db: Db, name: str) -> None:
     job = a_job(claims=1, fail_count=1, fail_reason="before", claim_token=ObjectId())
     await put(db, job)
     before = await document_of(db, job)

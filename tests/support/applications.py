@@ -1,4 +1,4 @@
-"""Applications around a `MonqueContainer`, made for one test."""
+"""Applications with a `MonqueContainer`, built for one test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUIET = {"max_retries": 1, **NO_POLLS}
 
 
 def queue_on(db: object, *jobs: object, **more: Any) -> providers.Container[Any]:
-    """Give a `MonqueContainer` for these jobs, to be nested in an application."""
+    """Return a `MonqueContainer` for these jobs, to be nested in an application."""
     more.setdefault("options", providers.Object(QUIET))
     return providers.Container(
         MonqueContainer, connection=providers.Object(db), jobs=[*jobs], **more
@@ -27,33 +27,33 @@ def queue_on(db: object, *jobs: object, **more: Any) -> providers.Container[Any]
 
 
 def application(db: object, *jobs: object, **offered: Any) -> Any:
-    """Give an application that offers these providers to these jobs."""
+    """Return an application that offers these providers to these jobs."""
     parts = {**offered, "monque": queue_on(db, *jobs)}
     return type("App", (containers.DeclarativeContainer,), parts)()
 
 
 def mistakes(*jobs: type, **offered: Any) -> list[str]:
-    """Give what would keep such an application from starting; nothing is connected."""
+    """Return the problems that keep such an application from starting; nothing is connected."""
     return mistakes_in(application(None, *jobs, **offered), *jobs)
 
 
 def mistakes_in(app: Any, *jobs: type) -> list[str]:
-    """Give what would keep these jobs of an application from starting."""
+    """Return the problems that keep these jobs of an application from starting."""
     registry = Registry(jobs)
     return [*registry.problems, *Workers(app, registry.jobs).problems]
 
 
 async def perform(app: Any, *targets: Any, data: object = None) -> list[Job[Any]]:
-    """Start an application, run a job of each class or controller's method, and stop it.
+    """Start an application, run a job of each class or controller method, and stop it.
 
-    Gives the jobs as they ended; what a handler raises is raised.
+    Return the jobs in their final state; errors of handlers are raised.
     """
     async with lifespan(app):
         return await perform_in(app, *targets, data=data)
 
 
 async def perform_in(app: Any, *targets: Any, data: object = None) -> list[Job[Any]]:
-    """Run a job of each class or controller's method in an application that has started."""
+    """Run a job of each class or controller method in an application that has started."""
     service = app.monque.service()
     happenings = Happenings(service.monque)
     jobs = [await target.enqueue(service, data) for target in targets]

@@ -34,13 +34,13 @@ class Ended:
 
     @property
     def json(self) -> Any:
-        """Give what it printed, as JSON."""
+        """Return its standard output, parsed as JSON."""
         assert self.code == 0, self
         return json.loads(self.out)
 
 
 class CommandLine:
-    """A shell with these variables, in a directory."""
+    """A shell with these environment variables, in a directory."""
 
     def __init__(self, directory: Path, **variables: str) -> None:
         self.directory = directory
@@ -49,7 +49,7 @@ class CommandLine:
         } | {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", **variables}
 
     async def __call__(self, *arguments: str, typed: str = "", **variables: str) -> Ended:
-        """Run a command to its end; nothing it does may show a traceback or colours."""
+        """Run a command to its end; assert that it prints neither a traceback nor colors."""
         process = await asyncio.create_subprocess_exec(
             *COMMAND,
             *arguments,
@@ -71,18 +71,18 @@ class CommandLine:
         return ended
 
     def start(self, *arguments: str, **variables: str) -> Running:
-        """Give a command that goes on until it is told to end, for an `async with` block."""
+        """Return a command that runs until it is asked to end, for an `async with` block."""
         return Running(self, arguments, self.environment | variables)
 
 
 class Running:
-    """A command that runs; it ends at the latest with its block."""
+    """A running command; it ends at the latest with its block."""
 
     def __init__(
         self, shell: CommandLine, arguments: tuple[str, ...], environment: dict[str, str]
     ) -> None:
         self.lines: Tally[str] = Tally()
-        """What it and its children wrote, to stdout and stderr."""
+        """The output of the command and its children, from stdout and stderr."""
         self._shell = shell
         self._arguments = arguments
         self._environment = environment
@@ -110,27 +110,27 @@ class Running:
         traceback: TracebackType | None,
     ) -> None:
         if self.process.returncode is None:
-            # Its children end by themselves when it is gone.
+            # Its children end by themselves after it.
             self.process.kill()
         await self.end()
 
     @property
     def process(self) -> asyncio.subprocess.Process:
-        """Give the process."""
+        """Return the process."""
         assert self._process is not None, "it is started by its `async with` block"
         return self._process
 
     @property
     def output(self) -> str:
-        """Give everything it wrote so far."""
+        """Return the output so far."""
         return "".join(self.lines)
 
     def told(self, pattern: str) -> list[str]:
-        """Give all it wrote that matches: the group of the pattern."""
+        """Return all matches in the output: the group of the pattern."""
         return re.findall(pattern, self.output)
 
     async def hear(self, pattern: str, count: int = 1, seconds: float = PATIENCE) -> list[str]:
-        """Wait until it has written so many times what matches, and give all of that."""
+        """Wait until the output has this many matches, and return all of them."""
         await self.lines.wait_until(lambda: len(self.told(pattern)) >= count, seconds)
         return self.told(pattern)
 
@@ -139,7 +139,7 @@ class Running:
         self.process.send_signal(number)
 
     async def end(self) -> int:
-        """Wait until it has ended, and all that it started; give its exit code."""
+        """Wait until the command and all its children have ended; return its exit code."""
         assert self._reader is not None
         exit_code = await self.process.wait()
         await self._reader

@@ -1,4 +1,4 @@
-"""The commands a client sends, as the driver reports them."""
+"""The commands that a client sends, as the driver reports them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class CommandLog(CommandListener):
-    """Remembers every command, and lets a test act at the moment one is sent."""
+    """Records every command, and lets a test act at the moment when one is sent."""
 
     def __init__(self) -> None:
         self.sent: list[Mapping[str, Any]] = []
@@ -40,6 +40,6 @@ class CommandLog(CommandListener):
 
 
 def opens_stream(command: Mapping[str, Any]) -> bool:
-    """Tell whether a command opens a change stream."""
+    """Return whether a command opens a change stream."""
     pipeline = command.get("pipeline") or [{}]
     return "aggregate" in command and "$changeStream" in pipeline[0]

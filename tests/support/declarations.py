@@ -1,4 +1,4 @@
-"""Reactive tasks as they are declared."""
+"""Declarations of reactive tasks."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ if TYPE_CHECKING:
 def a_declaration(
     database: str = "shop", collection: str = "orders", name: str = "invoice", **options: Any
 ) -> Declaration:
-    """Declare a task."""
+    """Return the declaration of a task."""
     return define(database, collection, name=name, **options).declaration

@@ -1,4 +1,4 @@
-"""Everything an instance emits."""
+"""A record of all events that an instance emits."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ class Happenings:
             monque.on(name, partial(self._note, name))
 
     def of(self, name: str) -> list[Any]:
-        """Give the payloads of one event."""
+        """Return the payloads of one event."""
         return [payload for happened, payload in self.all if happened == name]
 
     @property
     def names(self) -> list[str]:
-        """Give the names of the events in order."""
+        """Return the names of the events in order."""
         return [name for name, _ in self.all]
 
     @property
     def follows_changes(self) -> bool:
-        """Tell whether the last that was told of the change stream is that it is connected."""
+        """Return whether the latest event about the change stream is that it is connected."""
         told = [name for name in self.names if name.startswith("changestream:")]
         return told[-1:] == ["changestream:connected"]
 
     async def reach(self, name: str, count: int = 1, seconds: float = PATIENCE) -> list[Any]:
-        """Wait until an event has come so often, and give its payloads."""
+        """Wait until an event was emitted this many times, and return its payloads."""
         await self.all.wait_until(lambda: len(self.of(name)) >= count, seconds)
         return self.of(name)
 

@@ -1,4 +1,4 @@
-"""What is in the jobs collection, for tests without an event loop."""
+"""The jobs collection, for tests without an event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The resources of an application, and when they opened and closed."""
+"""Resources of an application that record when they open and close."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class Journal(Tally[str]):
-    """What happened in an application, in order: `pool opens`, `pool closes`."""
+    """The opening and closing of resources in order: `pool opens`, `pool closes`."""
 
     def blocking(self, name: str) -> Callable[..., Iterator[str]]:
-        """Give the factory of a resource that opens and closes at once."""
+        """Return the factory of a resource that opens and closes at once."""
 
         def open_and_close(*needed: object) -> Iterator[str]:
             self.add(f"{name} opens")
@@ -25,7 +25,7 @@ class Journal(Tally[str]):
         return open_and_close
 
     def taking_its_time(self, name: str) -> Callable[..., AsyncIterator[str]]:
-        """Give the factory of a resource that opens and closes over many turns of the loop."""
+        """Return the factory of a resource that opens and closes over many turns of the loop."""
 
         async def open_and_close(*needed: object) -> AsyncIterator[str]:
             await _some_turns()
@@ -37,7 +37,7 @@ class Journal(Tally[str]):
         return open_and_close
 
     def failing(self, name: str) -> Callable[..., AsyncIterator[str]]:
-        """Give the factory of a resource that fails to open, after a while."""
+        """Return the factory of a resource that fails to open, after a while."""
 
         async def open_and_close(*needed: object) -> AsyncIterator[str]:
             await _some_turns()

@@ -1,4 +1,4 @@
-"""What monque leaves running."""
+"""Tasks and threads that monque leaves running."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Leftovers:
-    """What of monque runs now and did not when this was made."""
+    """Tasks and threads of monque that were started after this object was created."""
 
     def __init__(self) -> None:
         self._tasks = set(_tasks())
@@ -16,12 +16,12 @@ class Leftovers:
 
     @property
     def tasks(self) -> list[asyncio.Task[Any]]:
-        """Give the tasks of this loop that run code of monque."""
+        """Return the tasks of this loop that run code of monque."""
         return [task for task in _tasks() if task not in self._tasks]
 
     @property
     def threads(self) -> list[threading.Thread]:
-        """Give the threads that monque has started."""
+        """Return the threads that monque has started."""
         return [thread for thread in _threads() if thread not in self._threads]
 
 

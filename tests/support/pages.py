@@ -1,10 +1,10 @@
 """The pages of the documentation and the code in them.
 
-A fence `python` holds a complete program, which is run; a `text` fence right after it is what it
-prints. `python service` is a program that prints a line when it is up and ends with SIGTERM.
+A `python` fence holds a complete program, which is run; a `text` fence right after it is its
+output. `python service` is a program that prints a line when it is up and ends with SIGTERM.
 `python fragment` cannot run alone and is only compiled. `python tests` is a module for pytest; the
-`text` after it is how its one test fails. `python conftest` holds fixtures, which a test uses, and
-`python file` a file of an application that is put together from all of a page.
+`text` after it is how its one test fails. `python conftest` holds fixtures that a test uses, and
+`python file` is one file of an application that consists of all such blocks of a page.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ class Block:
     kind: str
     code: str
     output: str | None = None
-    """What the page says that a program prints."""
+    """The output of the program according to the page."""
 
     def __str__(self) -> str:
         return f"{self.page}:{self.line}"
 
 
 def page_paths() -> list[Path]:
-    """Give the README and every page of `docs/`."""
+    """Return the README and every page of `docs/`."""
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def page_text(page: str) -> str:
-    """Give the text of a page, named by its path from the root."""
+    """Return the text of a page, named by its path from the root."""
     return (ROOT / page).read_text(encoding="utf-8")
 
 
 def blocks(*kinds: str) -> list[Block]:
-    """Give the blocks of these kinds on all pages, in order."""
+    """Return the blocks of these kinds on all pages, in order."""
     return [block for path in page_paths() for block in _blocks(path) if block.kind in kinds]
 
 

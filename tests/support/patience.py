@@ -1,4 +1,4 @@
-"""Waiting, without an event loop, for what only asking can tell."""
+"""Waiting for a condition by polling, without an event loop."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PATIENCE: Final = 120.0
-"""Seconds that a test waits for what must happen: only something that hangs takes as long."""
+"""The timeout of a test in seconds, long enough that only a hang reaches it."""
 
 
 def wait_until(ask: Callable[[], T], seconds: float = PATIENCE) -> T:
-    """Ask again and again until the answer is true; give it."""
+    """Poll until the answer is true; return it."""
     deadline = time.monotonic() + seconds
     while not (answer := ask()):
         assert time.monotonic() < deadline, f"after {seconds} s the answer is still {answer!r}"

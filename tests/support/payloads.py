@@ -1,4 +1,4 @@
-"""Everything that a job's data may be."""
+"""Everything that a job's data may contain."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ONE_OF_EACH: Final[dict[str, Any]] = {
     "keys that look like operators": {"$set": {"a.b": 1}, "$inc": 2, "": 3},
     "text that looks like a field": "$name",
 }
-"""A value of every BSON type, by what it is."""
+"""A value of every BSON type, with a description."""
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 keys = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
@@ -78,4 +78,4 @@ payloads: Final[st.SearchStrategy[Any]] = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4),
     max_leaves=12,
 )
-"""Any value that BSON holds and gives back unchanged."""
+"""Any value that survives encoding to BSON and decoding unchanged."""

@@ -1,4 +1,4 @@
-"""How the server carries out the commands that a client sends."""
+"""The query plans of the commands that a client sends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _STATEMENTS = {"update": "updates", "delete": "deletes"}
 
 @contextmanager
 def crowded(uri: str, documents: Iterable[dict[str, Any]]) -> Iterator[Crowd]:
-    """Give a database with these jobs in it, dropped afterwards."""
+    """Yield a database with these jobs in it, dropped afterwards."""
     with MongoClient[dict[str, Any]](uri) as client:
         crowd = Crowd(client[f"test_{uuid4().hex}"], documents)
         yield crowd
@@ -36,7 +36,7 @@ def crowded(uri: str, documents: Iterable[dict[str, Any]]) -> Iterator[Crowd]:
 
 
 class Crowd:
-    """A jobs collection that takes long to fill, and so is shared by tests."""
+    """A jobs collection that takes long to fill and is therefore shared by tests."""
 
     def __init__(self, db: Database[dict[str, Any]], documents: Iterable[dict[str, Any]]) -> None:
         self.db = db
@@ -46,7 +46,7 @@ class Crowd:
 
     @contextmanager
     def lent(self) -> Iterator[Database[dict[str, Any]]]:
-        """Give the database for one test, and put back afterwards what that has changed."""
+        """Yield the database for one test, and afterwards restore what the test changed."""
         with self._jobs.watch([{"$project": {"documentKey": 1}}]) as changes:
             yield self.db
             last = self._jobs.insert_one({}).inserted_id
@@ -57,13 +57,13 @@ class Crowd:
             ReplaceOne({"_id": key}, self._documents[key], upsert=True)
             for key in changed & self._documents.keys()
         ]
-        # Strangers first: they may hold the unique key of an original.
+        # Delete first: new documents may hold the unique key of an original.
         self._jobs.bulk_write([*strangers, *originals])
 
 
 @dataclass(slots=True)
 class Plan:
-    """The plan of one command, with what it examined and what came of it."""
+    """The plan of one command, with what it examined and what it returned."""
 
     command: Mapping[str, Any]
     keys: int = 0
@@ -80,9 +80,9 @@ class Plan:
 
 
 class Plans:
-    """Explains every command on a collection at the moment it is sent.
+    """Explains every command on a collection at the moment when it is sent.
 
-    So the plan is that of the very command, on the very data it will meet.
+    So each plan belongs to exactly that command, on exactly the data that it will see.
     """
 
     def __init__(self, db: Database[dict[str, Any]], collection_name: str = _JOBS) -> None:
@@ -91,7 +91,7 @@ class Plans:
         self.made: list[Plan] = []
 
     def explain(self, name: str, command: Mapping[str, Any]) -> None:
-        """Be told of a command that is about to be sent."""
+        """Explain a command that is about to be sent."""
         if name in _EXPLAINED and command[name] == self._collection_name:
             self.made += [self._plan(single) for single in _singles(name, command)]
 
@@ -110,9 +110,9 @@ class Plans:
 
 
 def assert_tight(plans: Plans, *, seeks: int = 0, count: int | None = None) -> None:
-    """Demand of each plan that it examines hardly more than it returns.
+    """Assert that each plan examines hardly more than it returns.
 
-    A range in an index costs a key more than it holds, so each may cost up to two.
+    A range in an index costs one key more than it holds, so each range may cost up to two.
     """
     assert plans.made
     assert count is None or len(plans.made) == count
@@ -128,7 +128,7 @@ def assert_sorted_by_the_index(plans: Sequence[Plan]) -> None:
 
 
 def _singles(name: str, command: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Cut a command down to what the server explains: one statement, no session."""
+    """Reduce a command to what the server explains: one statement, no session."""
     if name in _STATEMENTS:
         statements = _STATEMENTS[name]
         for statement in command[statements]:
@@ -140,7 +140,7 @@ def _singles(name: str, command: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _outcome(stats: Mapping[str, Any]) -> int:
-    """Count what a read returned, or a write would have changed or deleted."""
+    """Return the number of documents that a read returned or a write would change or delete."""
     stage = stats["executionStages"]
     writes = [stage[count] for count in ("nMatched", "nWouldDelete") if count in stage]
     return max(int(count) for count in (stats["nReturned"], *writes))

@@ -1,4 +1,4 @@
-"""A module of this repository, run as a program of its own."""
+"""A module of this repository, run as a program in its own process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Program:
 
     def __init__(self, module: str, **variables: str) -> None:
         self.lines: Tally[str] = Tally()
-        """What it wrote, to stdout and stderr."""
+        """The output, from stdout and stderr."""
         self._module = module
         self._variables = variables
         self._process: asyncio.subprocess.Process | None = None
@@ -49,12 +49,12 @@ class Program:
     ) -> None:
         process = self._running()
         if process.returncode is None:
-            # With those that it has started, which are all in its session.
+            # Together with the processes that it started, which are all in its session.
             os.killpg(process.pid, signal.SIGKILL)
         await self.end()
 
     async def hear(self, pattern: str, seconds: float = PATIENCE) -> str:
-        """Wait until it writes what matches; give the group of the pattern, or all of it."""
+        """Wait until the output matches; return the group of the pattern, or the whole match."""
 
         def heard() -> re.Match[str] | None:
             return re.search(pattern, self.output)
@@ -66,7 +66,7 @@ class Program:
 
     @property
     def output(self) -> str:
-        """Give everything it wrote so far."""
+        """Return the output so far."""
         return "".join(self.lines)
 
     def terminate(self) -> None:
@@ -74,7 +74,7 @@ class Program:
         self._running().send_signal(signal.SIGTERM)
 
     async def end(self) -> int:
-        """Wait until it has ended, and all that it started; give its exit code."""
+        """Wait until it and its children have ended; return its exit code."""
         assert self._reader is not None
         exit_code = await self._running().wait()
         await self._reader

@@ -1,4 +1,4 @@
-"""A proxy in front of MongoDB that mistreats the messages a test names."""
+"""A proxy in front of MongoDB that disturbs the messages that a test selects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OP_MSG = 2013
 
 
 class Fault:
-    """What is done, once, to the first command that passes the test."""
+    """A disturbance of the first command that passes the test."""
 
     def __init__(self, treatment: Treatment, test: Test) -> None:
         self.treatment = treatment
@@ -35,16 +35,16 @@ class Fault:
 
     @property
     def has_struck(self) -> bool:
-        """Tell whether the command has come."""
+        """Return whether the command has arrived."""
         return self._struck.is_set()
 
     async def strikes(self, seconds: float = PATIENCE) -> None:
-        """Wait for the command: for its reply if that is what suffers."""
+        """Wait until the command has arrived, or its reply if that is what is disturbed."""
         async with asyncio.timeout(seconds):
             await self._struck.wait()
 
     def release(self) -> None:
-        """Let go of what is held."""
+        """Release what is held."""
         self._released.set()
 
     async def is_over(self, seconds: float = PATIENCE) -> None:
@@ -54,12 +54,12 @@ class Fault:
 
 
 class Proxy:
-    """Passes messages between clients and one server.
+    """Forwards messages between clients and one server.
 
-    The faults are: a reply that never comes, the connection closing instead ("lose reply"); one
-    that comes only when released ("hold reply"); a command that the server gets only when released
-    ("hold request"); and one that it gets when released, the client having been cut off at once
-    ("deliver late").
+    The disturbances are: the reply is dropped and the connection closed ("lose reply"); the reply
+    is held until it is released ("hold reply"); the command reaches the server only when it is
+    released ("hold request"); and the client is disconnected at once, and the command reaches the
+    server when it is released ("deliver late").
     """
 
     def __init__(self, server_uri: str) -> None:
@@ -73,13 +73,13 @@ class Proxy:
 
     @property
     def uri(self) -> str:
-        """Give the connection string that leads through the proxy."""
+        """Return the connection string that leads through the proxy."""
         assert self._listener is not None
         host, port = self._listener.sockets[0].getsockname()[:2]
         return f"mongodb://{host}:{port}/?directConnection=true"
 
     def strike(self, treatment: Treatment, test: Test) -> Fault:
-        """Mistreat the next command that passes the test."""
+        """Disturb the next command that passes the test."""
         fault = Fault(treatment, test)
         self._faults.append(fault)
         return fault
@@ -105,7 +105,7 @@ class Proxy:
         link = asyncio.create_task(self._link(reader, writer))
         self._links.add(link)
         link.add_done_callback(self._links.discard)
-        # A link that is dropped before its first step closes nothing by itself.
+        # A task that is cancelled before its first step closes nothing by itself.
         link.add_done_callback(lambda _: writer.close())
 
     async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -194,7 +194,7 @@ def _answers(message: bytes) -> int:
 
 
 def _command(message: bytes) -> dict[str, Any] | None:
-    """Read an OP_MSG: one document, and sequences of documents beside it."""
+    """Decode an OP_MSG: one document, and sequences of documents."""
     if _HEADER.unpack_from(message)[3] != _OP_MSG:
         return None
     command: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Blocking calls, made aside in a thread, so that a test can go on and outlive a deadlock."""
+"""Blocking calls in a thread of their own, so that a deadlock cannot hang the test."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Quarantine(Generic[R]):
 
     @property
     def is_done(self) -> bool:
-        """Tell whether it has returned or raised."""
+        """Return whether the call has returned or raised."""
         return not self._thread.is_alive()
 
     def result(self, seconds: float = PATIENCE) -> R:
-        """Wait for it; give what it returned or raise what it raised."""
+        """Wait for the call; return its result or raise its error."""
         self._thread.join(seconds)
         assert self.is_done, f"after {seconds} s the call has not returned"
         if self._errors:
@@ -44,7 +44,7 @@ class Quarantine(Generic[R]):
 
 
 def all_at_once(calls: int, call: Callable[[int], R]) -> list[R]:
-    """Call in so many threads that all begin together; give what they returned, in order."""
+    """Call in this many threads that start simultaneously; return the results in order."""
     together = threading.Barrier(calls)
 
     def begin(number: int) -> R:

@@ -1,4 +1,4 @@
-"""Reactive tasks whose runs are noted."""
+"""Reactive tasks whose runs are recorded."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def note_runs(monque: Monque, collection: object = "orders", **options: Any) -> Tally[Any]:
-    """Register a task, `invoice` on orders and without debounce unless told otherwise.
+    """Register a task; by default `invoice` on orders, without debounce.
 
-    Gives what it ran for: the ids of documents and the values that were watched.
+    Return its runs: the ids of documents and the watched values.
     """
     ran: Tally[Any] = Tally()
 
@@ -27,18 +27,18 @@ def note_runs(monque: Monque, collection: object = "orders", **options: Any) -> 
 
 
 async def settle(monque: Monque) -> None:
-    """Wait until everything that was written is planned, and what is due has run."""
+    """Wait until every change is planned, and every due task has run."""
     await monque.run_until_idle()
 
 
 async def record_of(monque: Monque, source_id: Any = 1, name: str = "invoice") -> TaskRecord:
-    """Read the record of a document, which must be there."""
+    """Read the record of a document, which must exist."""
     page = await monque.get_reactive_tasks(name=name, source_id=source_id)
     assert len(page.tasks) == 1, page.tasks
     return page.tasks[0]
 
 
 async def statuses(monque: Monque, name: str = "invoice") -> dict[Any, str]:
-    """Tell the status of every record of a task, by the id of its document."""
+    """Return the status of every record of a task, by the id of its document."""
     page = await monque.get_reactive_tasks(name=name, limit=10_000)
     return {record.source_id: record.status for record in page.tasks}

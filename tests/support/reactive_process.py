@@ -1,4 +1,4 @@
-"""A Monque with a reactive task in a process of its own, to be killed and frozen."""
+"""A Monque with a reactive task in a process of its own, which tests kill and freeze."""
 
 from __future__ import annotations
 

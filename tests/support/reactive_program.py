@@ -1,7 +1,7 @@
 """A reactive task to be killed: `python -m tests.support.reactive_program <settings as JSON>`.
 
-It says what happens as lines of JSON. A line on its standard input lets the runs that wait end; the
-end of its standard input ends it, so that it never outlives the test that started it.
+It prints its events as lines of JSON. A line on its standard input ends the waiting runs; the end
+of its standard input ends the process, so that it never outlives the test that started it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pymongo import AsyncMongoClient
 
-from monque_core import Monque, ReactiveOptions
-from monque_core.reactive import Fixed
+from monque_core import Fixed, Monque, ReactiveOptions
 from tests.support.worker_program import say
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What threads have noted so far, and a way for another to wait for more of it."""
+"""A list of observations that any thread may extend, and another thread may wait for."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Record(list[T], Generic[T]):
             self._grown.notify_all()
 
     def reach(self, count: int, seconds: float = PATIENCE) -> None:
-        """Wait until there are so many."""
+        """Wait until the list has this many items."""
         self.wait_until(lambda: len(self) >= count, seconds)
 
     def wait_until(self, is_enough: Callable[[], bool], seconds: float = PATIENCE) -> None:
-        """Wait until what there is meets a condition."""
+        """Wait until the list meets a condition."""
         with self._grown:
             assert self._grown.wait_for(is_enough, seconds), (
                 f"after {seconds} s there are {len(self)}: {self[:10]}"

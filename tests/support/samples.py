@@ -1,4 +1,4 @@
-"""Jobs as the tests of the store and of the pure parts need them."""
+"""Sample jobs for the tests of the store and of the modules without I/O."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOW = datetime(2026, 5, 5, 12, 0, 30, tzinfo=UTC)
 
 
 def a_job(**fields: Any) -> AnyJob:
-    """Give a pending job that is due, unless a field says otherwise."""
+    """Return a pending job that is due, unless a field says otherwise."""
     defaults: dict[str, Any] = {
         "id": ObjectId(),
         "name": "send-email",
@@ -30,7 +30,7 @@ def a_job(**fields: Any) -> AnyJob:
 
 
 def a_schedule(**fields: Any) -> AnyJob:
-    """Give a recurring job that is due, on the hour in UTC, unless a field says otherwise."""
+    """Return a recurring job that is due, on the hour in UTC, unless a field says otherwise."""
     return a_job(
         **{"repeat_interval": "0 * * * *", "timezone": "UTC", "unique_key": "hourly"} | fields
     )

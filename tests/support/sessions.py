@@ -1,4 +1,4 @@
-"""What lives as long as one run, in every shape that a factory may have."""
+"""Resources that live as long as one run, from every shape of factory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHAPES = (*AT_ONCE, *LATER)
 
 
 class Session:
-    """One opened thing: whether it still is, and what its closing saw."""
+    """One opened resource: whether it is still open, and the error that closed it."""
 
     def __init__(self, label: str, parts: tuple[Any, ...]) -> None:
         self.label = label
@@ -39,7 +39,7 @@ class Session:
 
 
 class Sessions:
-    """Every session of a test, and the steps of their lives in order."""
+    """All sessions of a test, and their opening and closing in order."""
 
     def __init__(self) -> None:
         self.all: Tally[Session] = Tally()
@@ -53,13 +53,13 @@ class Sessions:
 
     @property
     def only(self) -> Session:
-        """Give the one session there is."""
+        """Return the only session."""
         (session,) = self.all
         return session
 
     @property
     def open(self) -> list[Session]:
-        """Give the sessions that are not closed yet."""
+        """Return the sessions that are still open."""
         return [session for session in self.all if session.is_open]
 
     def factory(
@@ -71,10 +71,10 @@ class Sessions:
         closing: Callable[[BaseException | None], Any] | None = None,
         swallows: bool = False,
     ) -> Factory:
-        """Give a factory of a shape.
+        """Return a factory of a shape.
 
-        `opening` and `closing` are called before the session is open and before it is closed,
-        and awaited if need be; `swallows` lets it keep the run's error to itself.
+        `opening` and `closing` are called before the session is opened and closed, and awaited if
+        necessary; with `swallows`, the session suppresses the run's error.
         """
         life = _Life(self, label, opening, closing, swallows=swallows)
         return {

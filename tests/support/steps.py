@@ -1,4 +1,4 @@
-"""Which step in the life of a job a command takes."""
+"""Which step in the lifecycle of a job a command takes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def claims(command: Mapping[str, Any]) -> bool:
-    """Tell whether a command claims jobs."""
+    """Return whether a command claims jobs."""
     return any(
         condition.get("status") == "pending" and "claimedBy" in condition
         for condition, _ in _writes(command)
@@ -17,19 +17,19 @@ def claims(command: Mapping[str, Any]) -> bool:
 
 
 def claims_together(command: Mapping[str, Any]) -> bool:
-    """Tell whether a command claims several jobs."""
+    """Return whether a command claims several jobs."""
     return "updates" in command and claims(command)
 
 
 def renews(command: Mapping[str, Any]) -> bool:
-    """Tell whether a command keeps claims alive."""
+    """Return whether a command renews claims."""
     return any(
         "lastHeartbeat" in changes and "status" not in changes for _, changes in _writes(command)
     )
 
 
 def settles(command: Mapping[str, Any]) -> bool:
-    """Tell whether a command writes outcomes."""
+    """Return whether a command writes outcomes."""
     return any(
         changes.get("status") in ("completed", "failed", "pending") and "claimToken" in condition
         for condition, changes in _writes(command)
@@ -37,7 +37,7 @@ def settles(command: Mapping[str, Any]) -> bool:
 
 
 def releases(command: Mapping[str, Any]) -> bool:
-    """Tell whether a command hands claims back."""
+    """Return whether a command hands claims back."""
     return any(
         changes.get("status") == "pending"
         and "nextRunAt" not in changes
@@ -47,7 +47,7 @@ def releases(command: Mapping[str, Any]) -> bool:
 
 
 def _writes(command: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Give what each update of a command selects and what it sets."""
+    """Return the filter and the new values of each update in a command."""
     pairs = [(one["q"], one["u"]) for one in command.get("updates", ())]
     if "findAndModify" in command and "update" in command:
         pairs.append((command["query"], command["update"]))

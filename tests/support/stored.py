@@ -1,4 +1,4 @@
-"""What is in the jobs collection."""
+"""Reading the jobs collection."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _AWARE: CodecOptions[dict[str, Any]] = CodecOptions(tz_aware=True, tzinfo=UTC)
 def jobs_in(
     db: AsyncDatabase[dict[str, Any]], collection_name: str = "monque_jobs"
 ) -> AsyncCollection[dict[str, Any]]:
-    """Give the jobs collection with aware datetimes."""
+    """Return the jobs collection with aware datetimes."""
     return db.get_collection(collection_name, codec_options=_AWARE)
 
 
 async def stored(db: AsyncDatabase[dict[str, Any]], job: AnyJob) -> AnyJob:
-    """Read a job as it is now."""
+    """Read the current state of a job."""
     document = await jobs_in(db).find_one({"_id": job.id})
     assert document is not None, f"{job.name} {job.id} is gone"
     return to_job(document)
@@ -38,6 +38,6 @@ async def stored_jobs(db: AsyncDatabase[dict[str, Any]], **filter: object) -> li
 
 
 async def count_by_status(db: AsyncDatabase[dict[str, Any]]) -> dict[str, int]:
-    """Count the jobs of each status there is."""
+    """Count the jobs of each status."""
     groups = await jobs_in(db).aggregate([{"$group": {"_id": "$status", "n": {"$sum": 1}}}])
     return {group["_id"]: group["n"] async for group in groups}

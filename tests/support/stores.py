@@ -1,4 +1,4 @@
-"""Stores as instances have them, and what tests do with them before the point is reached."""
+"""Stores of instances, and the setup of tests that use them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 async def open_store(db: object, instance_id: str = "me", **options: object) -> Store:
-    """Give the store of an instance, with its indexes made."""
+    """Return the store of an instance, with its indexes created."""
     store = Store(db, Options.parse({"scheduler_instance_id": instance_id, **options}))
     await store.prepare()
     return store
 
 
 async def put(db: AsyncDatabase[dict[str, Any]], *jobs: AnyJob) -> None:
-    """Put jobs into the collection as they are."""
+    """Insert jobs directly into the collection."""
     await jobs_in(db).insert_many([to_document(job) for job in jobs])
 
 
@@ -41,13 +41,13 @@ async def document_of(db: AsyncDatabase[dict[str, Any]], job: AnyJob) -> dict[st
 
 
 async def set_fields(db: AsyncDatabase[dict[str, Any]], job: AnyJob, **fields: object) -> None:
-    """Change a document behind everybody's back."""
+    """Change a document directly in the collection."""
     result = await jobs_in(db).update_one({"_id": job.id}, {"$set": fields})
     assert result.matched_count == 1
 
 
 async def claim(store: Store, name: str = "send-email", now: datetime = NOW) -> AnyJob:
-    """Claim the first due job of a name, which must be there."""
+    """Claim the first due job of a name, which must exist."""
     job = await store.queue.claim_first(name, ObjectId(), now)
     assert job is not None
     assert not isinstance(job, Rejected)

@@ -1,4 +1,4 @@
-"""What has happened so far, and a way to wait for more of it."""
+"""A list of observations that a test may wait for."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Tally(list[T], Generic[T]):
         self._loop.call_soon_threadsafe(self._grown.set)
 
     async def reach(self, count: int, seconds: float = PATIENCE) -> None:
-        """Wait until there are so many."""
+        """Wait until the list has this many items."""
         await self.wait_until(lambda: len(self) >= count, seconds)
 
     async def wait_until(self, is_enough: Callable[[], bool], seconds: float = PATIENCE) -> None:
-        """Wait until what there is meets a condition."""
+        """Wait until the list meets a condition."""
         try:
             async with asyncio.timeout(seconds):
                 while not is_enough():

@@ -1,4 +1,4 @@
-"""A source collection with reactive tasks on it, and every part of the store that serves them."""
+"""A source collection with reactive tasks, and all parts of the store that serve them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bson.codec_options import CodecOptions
 from monque_core.store.driver import Driver
 from monque_core.store.tasks.indexes import task_indexes
 from monque_core.store.tasks.outcomes import TaskOutcomes, TaskSettlement, TaskVerdict
-from monque_core.store.tasks.plan_updates import Deletion, JobStreams
+from monque_core.store.tasks.plan_updates import ChangedDocuments, Deletion
 from monque_core.store.tasks.plan_writer import PlanResult, PlanWriter
 from monque_core.store.tasks.queue import TaskQueue
 from monque_core.store.tasks.transitions import RecordOwner
@@ -32,12 +32,12 @@ _AWARE: CodecOptions[dict[str, Any]] = CodecOptions(tz_aware=True, tzinfo=UTC)
 
 
 def after(seconds: float) -> datetime:
-    """Give the time that is so many seconds after now."""
+    """Return the time this many seconds after `NOW`."""
     return NOW + timedelta(seconds=seconds)
 
 
 class TaskBench:
-    """What tests do with a source collection, by default that of the task `invoice`."""
+    """Operations on a source collection and its records, by default of the task `invoice`."""
 
     def __init__(self, db: AsyncDatabase[dict[str, Any]], collection: str = "orders") -> None:
         self.collection = collection
@@ -45,24 +45,24 @@ class TaskBench:
         self.handle = Driver(db)
         self.source = db.get_collection(collection, codec_options=_AWARE)
         self.records = db.get_collection(f"{collection}_tasks", codec_options=_AWARE)
-        self.planning = PlanWriter(self.handle)
+        self.plan_writer = PlanWriter(self.handle)
         self.definitions: dict[str, Definition] = {}
         self._own = self.handle.collection(f"{collection}_tasks")
 
     async def prepare(self) -> None:
-        """Make the indexes of the records."""
+        """Create the indexes of the records."""
         await self._own.create_indexes(task_indexes())
 
     def define(self, name: str = "invoice", **options: Any) -> Definition:
-        """Declare a task, or declare it anew."""
+        """Declare a task, or redeclare it."""
         definition = define(self.database, self.collection, name=name, **options)
         self.definitions[name] = definition
         return definition
 
     def queue(self, instance_id: str = "me") -> TaskQueue:
-        """Give the queue of an instance."""
-        claimant = RecordOwner(instance_id, VISIBILITY)
-        return TaskQueue(self._own, claimant, self.definitions, self.handle.connectivity)
+        """Return the queue of an instance."""
+        owner = RecordOwner(instance_id, VISIBILITY)
+        return TaskQueue(self._own, owner, self.definitions, self.handle.connectivity)
 
     def outcomes(self, instance_id: str = "me") -> TaskOutcomes:
         """Return the outcomes of an instance."""
@@ -77,10 +77,10 @@ class TaskBench:
         now: datetime = NOW,
         term: int = 1,
     ) -> PlanResult:
-        """Plan documents, of which none may be parked unnoticed."""
+        """Plan documents; the result lists those that were parked."""
         declaration = self.definitions[task].declaration
         deletions = [Deletion(id, deleted_at) for id in deleted]
-        return await self.planning.plan(declaration, JobStreams(ids, deletions), now, term)
+        return await self.plan_writer.plan(declaration, ChangedDocuments(ids, deletions), now, term)
 
     async def cluster_time(self) -> Timestamp:
         """Return the time of the last write, as a change stream reports it."""
@@ -93,13 +93,13 @@ class TaskBench:
         return await self.plan(id, now=now, term=term)
 
     async def record(self, id: Any = 1, task: str = "invoice") -> dict[str, Any]:
-        """Read the record of a document, which must be there."""
+        """Read the record of a document, which must exist."""
         found = await self.records.find_one({"sourceDocId": {"$eq": id}, "task": task})
         assert found is not None, f"there is no record of {task} for {id!r}"
         return found
 
     async def edit(self, id: Any = 1, task: str = "invoice", **fields: Any) -> dict[str, Any]:
-        """Change a record behind everybody's back, None removes a field; give it."""
+        """Change a record directly in the collection and return it; None removes a field."""
         gone = {field: "" for field, value in fields.items() if value is None}
         kept = {field: value for field, value in fields.items() if value is not None}
         update = {"$set": kept} if kept else {}
@@ -111,7 +111,7 @@ class TaskBench:
     async def claim(
         self, task: str = "invoice", now: datetime = NOW, instance_id: str = "me"
     ) -> TaskRecord:
-        """Claim the first due record of a task, which must be there."""
+        """Claim the first due record of a task, which must exist."""
         record = await self.queue(instance_id).claim_first(task, ObjectId(), now)
         assert isinstance(record, TaskRecord), record
         return record
@@ -130,6 +130,6 @@ class TaskBench:
         return verdict
 
     async def apply(self, step: Transition) -> int:
-        """Carry out a transition on all that it matches."""
+        """Apply a transition to all records that it matches."""
         result = await self.records.update_many(step.filter, step.update)
         return result.matched_count

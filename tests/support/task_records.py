@@ -1,4 +1,4 @@
-"""Reactive tasks as an instance has left them, without one that ran."""
+"""Records of reactive tasks, stored without running an instance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ META = "monque_jobs_meta"
 async def declare(
     db: AsyncDatabase[dict[str, Any]], name: str = "invoice", collection: str = "orders"
 ) -> None:
-    """Declare a task, with the indexes of its records, as the start of an instance does."""
+    """Declare a task and create the indexes of its records, like the start of an instance."""
     handle = Driver(db)
     await handle.collection(f"{collection}_tasks").create_indexes(task_indexes())
     declaration = define(db.name, collection, name=name).declaration

@@ -1,4 +1,4 @@
-"""A pseudo-terminal with a program in it."""
+"""A pseudo-terminal in which a program runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-# Only the leader of a session can take a terminal, on which Ctrl-C is a signal then.
+# Only a session leader can have a controlling terminal, on which Ctrl-C sends a signal.
 _WITH_ITS_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
     "os.execvp(sys.argv[1], sys.argv[1:])"
@@ -20,7 +20,7 @@ _WITH_ITS_TERMINAL = (
 
 
 class Terminal:
-    """A program that believes a person is there; close it afterwards."""
+    """A program that believes that it runs in a user's terminal; close it afterwards."""
 
     def __init__(
         self,
@@ -45,24 +45,24 @@ class Terminal:
         os.close(inside)
 
     def type(self, keys: str) -> None:
-        """Press keys."""
+        """Send keys to the program."""
         os.write(self._screen, keys.encode())
 
     def read_until(self, text: str) -> None:
-        """Read what is shown until this text comes."""
+        """Read the output until it contains this text."""
         while text not in self.output:
             piece = self._read()
             assert piece, f"the program ended without {text!r}:\n{self.output}"
             self.output += piece
 
     def read_to_end(self) -> int:
-        """Read the rest and give the exit code."""
+        """Read the rest of the output and return the exit code."""
         while piece := self._read():
             self.output += piece
         return self.process.wait()
 
     def close(self) -> None:
-        """End the program if it still runs."""
+        """Kill the program if it still runs."""
         with self.process:
             self.process.kill()
         os.close(self._screen)

@@ -10,14 +10,14 @@ _LOOP = "monque-loop"
 
 
 def monque_threads() -> set[threading.Thread]:
-    """Give those that run."""
+    """Return the running threads of monque."""
     return {thread for thread in threading.enumerate() if thread.name.startswith("monque")}
 
 
 def no_threads_are_left() -> bool:
-    """Tell whether the event loop of a SyncMonque has ended, and soon everything else, too."""
+    """Return whether the event loop of a SyncMonque has ended; wait for its other threads."""
     if any(thread.name == _LOOP for thread in monque_threads()):
         return False
-    # A thread that waits for MongoDB was told to go, and may need a moment.
+    # A thread that waits for MongoDB was asked to end, and may need a moment.
     wait_until(lambda: not monque_threads())
     return True

@@ -1,4 +1,4 @@
-"""A project of somebody who tests with pytest."""
+"""A project that is tested with pytest in its own process."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _LONGEST_RUN = 200
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a run of pytest ended, and all it said."""
+    """The exit code and the output of a run of pytest."""
 
     code: int
     text: str
 
     @property
     def summary(self) -> str:
-        """Give the last line, without the time it took."""
+        """Return the last line, without the duration."""
         return self.text.rstrip().splitlines()[-1].strip("= ").partition(" in ")[0]
 
 
 class Project:
-    """Files in a directory, on which pytest runs in a process of its own."""
+    """Files in a directory, on which pytest runs in its own process."""
 
     def __init__(self, path: Path, uri: str | None) -> None:
         self._path = path
@@ -50,11 +50,11 @@ class Project:
         self.write("pyproject.toml", SETTINGS)
 
     def write(self, name: str, text: str) -> None:
-        """Put a file into the project."""
+        """Write a file of the project."""
         (self._path / name).write_text(text, encoding="utf-8")
 
     def run(self, *arguments: str, installed_plugins: bool = False) -> Verdict:
-        """Run pytest with pytest-asyncio, or with all plugins that are installed, which is slow."""
+        """Run pytest with pytest-asyncio only, or with all installed plugins, which is slow."""
         plugins = (
             [] if installed_plugins else ["--disable-plugin-autoload", "-ppytest_asyncio.plugin"]
         )

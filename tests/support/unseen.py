@@ -1,4 +1,4 @@
-"""Classes that the modules under test name for type checkers alone."""
+"""Classes that the modules under test import only for type checkers."""
 
 from __future__ import annotations
 

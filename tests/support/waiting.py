@@ -1,4 +1,4 @@
-"""Waiting for what only asking can tell."""
+"""Waiting for a condition by polling."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 async def eventually(ask: Callable[[], object], seconds: float = PATIENCE) -> Any:
-    """Ask again and again, awaiting the answer if need be, until it is true; give it."""
+    """Poll, awaiting the answer if necessary, until the answer is true; return it."""
     answer: object = None
     try:
         async with asyncio.timeout(seconds):

@@ -1,4 +1,4 @@
-"""The wall clock of this process, to be wrong."""
+"""Setting the wall clock of this process to a wrong time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 
 def turn_forward(seconds: float) -> None:
-    """Make this process's wall clock wrong by so many seconds, for good."""
+    """Move this process's wall clock forward by this many seconds, permanently."""
     right_ns, right = time.time_ns, time.time
     time.time_ns = lambda: right_ns() + int(seconds * 1e9)
     time.time = lambda: right() + seconds

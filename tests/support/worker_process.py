@@ -1,4 +1,4 @@
-"""A Monque in a process of its own, to be killed and frozen."""
+"""A Monque in a process of its own, which tests kill and freeze."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 class WorkerProcess:
-    """`worker_program` with the handlers of these names; ended at the latest with its block."""
+    """`worker_program` with handlers of these names; it ends at the latest with its block."""
 
     program = "tests.support.worker_program"
 
@@ -68,36 +68,36 @@ class WorkerProcess:
         await self.end()
 
     def of(self, what: str) -> list[dict[str, Any]]:
-        """Give what it said of one kind."""
+        """Return its messages of one kind."""
         return [line for line in self.said if line["what"] == what]
 
     async def hear(
         self, what: str, count: int = 1, seconds: float = PATIENCE
     ) -> list[dict[str, Any]]:
-        """Wait until it has said something so often."""
+        """Wait until it has sent this many messages of a kind."""
         await self.said.wait_until(lambda: len(self.of(what)) >= count, seconds)
         return self.of(what)
 
     def let_runs_end(self) -> None:
-        """Let the runs end that wait."""
+        """End the waiting runs."""
         process = self._running()
         assert process.stdin is not None
         process.stdin.write(b"end\n")
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """Kill the process, like a crash."""
         self._signal(signal.SIGKILL)
 
     def freeze(self) -> None:
-        """Suspend it, as a machine that swaps or is moved does."""
+        """Suspend the process, like a machine that swaps or migrates."""
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Resume the process."""
         self._signal(signal.SIGCONT)
 
     async def end(self) -> int:
-        """Wait until it has ended and everything it said was read; give its exit code."""
+        """Wait until it has ended and all its messages were read; return its exit code."""
         process = self._running()
         assert self._reader is not None
         exit_code = await process.wait()

@@ -1,7 +1,7 @@
 """A worker to be killed and frozen: `python -m tests.support.worker_program <settings as JSON>`.
 
-It says what happens as lines of JSON. A line on its standard input lets the runs that wait end; the
-end of its standard input ends it, so that it never outlives the test that started it.
+It prints its events as lines of JSON. A line on its standard input ends the waiting runs; the end
+of its standard input ends the process, so that it never outlives the test that started it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _may_end = threading.Event()
 
 
 def say(what: str, **details: object) -> None:
-    """Tell the test, at once: the process may be dead a moment later."""
+    """Print an event without buffering: the process may be dead a moment later."""
     sys.stdout.write(json.dumps({"what": what, **details}) + "\n")
     sys.stdout.flush()
 

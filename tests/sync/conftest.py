@@ -1,4 +1,4 @@
-"""What every test without asyncio has, and is held to."""
+"""Fixtures and checks for every test without asyncio."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left_behind() -> Iterator[None]:
-    """Demand that a test ends without threads that it did not begin with."""
+    """Assert that a test leaves no threads behind."""
     before = monque_threads()
     yield
-    # A thread that was told to go may need a moment.
+    # A thread that was asked to end may need a moment.
     wait_until(lambda: not monque_threads() - before)
 
 
 @pytest.fixture
 def monque(blocking_db: Database[dict[str, Any]]) -> Iterator[SyncMonque]:
-    """Give a SyncMonque on the test's database; it is stopped at the end."""
+    """Yield a SyncMonque on the test's database; it is stopped at the end."""
     monque = SyncMonque(blocking_db)
     yield monque
     Quarantine(lambda: monque.stop(timeout=5)).result()
@@ -39,7 +39,7 @@ def monque(blocking_db: Database[dict[str, Any]]) -> Iterator[SyncMonque]:
 
 @pytest.fixture
 def absent_db(absent_uri: str) -> Iterator[Database[dict[str, Any]]]:
-    """Give a database on a server that is not there."""
+    """Yield a database on a server that does not exist."""
     with MongoClient[dict[str, Any]](absent_uri) as client:
         yield client["absent"]
 
@@ -52,7 +52,7 @@ def _standalone_uri() -> Iterator[str]:
 
 @pytest.fixture
 def standalone_db(_standalone_uri: str) -> Iterator[Database[dict[str, Any]]]:
-    """Give a fresh database on a server without change streams."""
+    """Yield a fresh database on a server without change streams."""
     with MongoClient[dict[str, Any]](_standalone_uri) as client:
         name = f"test_{uuid4().hex}"
         yield client[name]
@@ -61,7 +61,7 @@ def standalone_db(_standalone_uri: str) -> Iterator[Database[dict[str, Any]]]:
 
 @pytest.fixture
 def python_signals() -> Iterator[None]:
-    """Give SIGINT the meaning it has in a program: KeyboardInterrupt."""
+    """Make SIGINT raise KeyboardInterrupt, as in a normal program."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

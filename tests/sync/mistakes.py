@@ -1,6 +1,6 @@
-"""Mistakes with a SyncMonque that type checkers find, each silenced where it is found.
+"""Wrong uses of SyncMonque that type checkers find, each suppressed where it is reported.
 
-Both checkers complain of a silence that was not needed, so that none can go unnoticed.
+Both checkers report unneeded suppressions, so no mistake goes unnoticed.
 """
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 

@@ -1,4 +1,4 @@
-"""The methods of `Monque` that need no event loop, in the calling thread."""
+"""The methods of `Monque` that need no event loop and run in the calling thread."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class FakeHost:
-    """Records what a blocking API passes on."""
+    """A stand-in that records the calls of a blocking API."""
 
     def __init__(self) -> None:
         self.noticed: list[AnyJob] = []
@@ -60,7 +60,7 @@ def api(blocking_db: Database[dict[str, Any]], host: FakeHost) -> BlockingApi:
 
 
 class TestRunInPlace:
-    def test_a_coroutine_that_never_waits_gives_its_result(self) -> None:
+    def test_a_coroutine_that_never_waits_returns_its_result(self) -> None:
         async def add(one: int, other: int) -> int:
             return one + other
 
@@ -69,7 +69,7 @@ class TestRunInPlace:
 
         assert run_in_place(add_in_depth()) == 6
 
-    def test_what_a_coroutine_raises_is_raised(self) -> None:
+    def test_an_exception_of_a_coroutine_is_raised(self) -> None:
         async def fail() -> None:
             raise ValueError("bad")
 

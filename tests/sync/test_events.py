@@ -1,4 +1,4 @@
-"""What a SyncMonque tells its listeners, and where."""
+"""Which events a SyncMonque emits, and in which thread."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class TestEvents:
 
         assert sorted(heard) == sorted(job.id for job in jobs)
 
-    def test_are_not_for_those_who_have_left(self, monque: SyncMonque) -> None:
+    def test_are_not_emitted_to_removed_listeners(self, monque: SyncMonque) -> None:
         heard: list[Any] = []
         monque.on("job:cancelled", heard.append)
         monque.off("job:cancelled", heard.append)

@@ -1,4 +1,4 @@
-"""Handlers of a SyncMonque, and what they may do with it."""
+"""Handlers of a SyncMonque, and how they may use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C in the main thread, which the handler of a job sends at the right moment."""
+"""Ctrl-C in the main thread, sent by the handler of a job at a chosen moment."""
 
 from __future__ import annotations
 

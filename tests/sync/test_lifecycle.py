@@ -146,7 +146,7 @@ class TestStartAndStop:
         monque.stop()
         assert not monque.is_running
 
-    def test_that_fail_for_want_of_mongodb_leave_nothing(
+    def test_that_fail_without_mongodb_leave_nothing(
         self, absent_db: Database[dict[str, Any]]
     ) -> None:
         monque = SyncMonque(absent_db)
@@ -195,7 +195,7 @@ class TestStartAndStop:
             with pytest.raises(MonqueConnectionError, match="another live instance has the id"):
                 second.start()
             assert not second.is_running
-            # The first one's may come and go with its work; no loop is the second one's.
+            # Threads of the first one may come and go with its work; the second one has no loop.
             loops = {thread for thread in monque_threads() if "mongo" not in thread.name}
             assert loops <= threads
         with second:

@@ -1,4 +1,4 @@
-"""The front door for code without asyncio: who it lets in, and what a script does."""
+"""The public class for code without asyncio: what it accepts, and how a script uses it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FROM_PYEE = {"on", "once", "off"}
 
 
 def members(kind: type) -> dict[str, Any]:
-    """Give what monque itself says a class has."""
+    """Return the public members that monque itself defines in a class."""
     return {
         name: getattr(kind, name)
         for ancestor in kind.__mro__

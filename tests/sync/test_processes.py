@@ -1,4 +1,4 @@
-"""SyncMonque in processes of its own: signals, forks, and programs that forget to stop."""
+"""SyncMonque in separate processes: signals, forks, and programs that do not call `stop`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Script:
         self._stderr = _open(process.stderr)
 
     def hear(self) -> str:
-        """Give the next line that it says."""
+        """Return the next line of its output."""
         return self.stdout.readline().strip()
 
     def send(self, number: signal.Signals) -> None:
@@ -75,7 +75,7 @@ class Script:
         self._process.send_signal(number)
 
     def end(self) -> tuple[int, str, str]:
-        """Wait for its end; give the exit code and the rest of what it wrote."""
+        """Wait for its end; return the exit code and the rest of its output."""
         stdout, stderr = self._process.communicate(timeout=120)
         return self._process.returncode, stdout, stderr
 
@@ -87,14 +87,14 @@ def _open(stream: IO[str] | None) -> IO[str]:
 
 @pytest.fixture
 def run(uri: str, database_name: str) -> Any:
-    """Give what runs a program after the usual head, and ends it with the block."""
+    """Yield a function that runs a program after a common preamble, and ends it with the block."""
 
     @contextmanager
     def run(program: str) -> Iterator[Script]:
         with subprocess.Popen(
             [
                 *(sys.executable, "-W", "error", "-W", "ignore::ResourceWarning"),
-                # Python 3.12 and newer warn of what TestForks does on purpose.
+                # Python 3.12 and later warn about what TestForks does on purpose.
                 *("-W", "ignore:This process:DeprecationWarning"),
                 *("-c", _HEAD + dedent(program), uri, database_name),
             ],
@@ -111,7 +111,7 @@ def run(uri: str, database_name: str) -> Any:
 
 
 def only_keyboard_interrupt(stderr: str) -> bool:
-    """Tell whether one traceback was written, that of Ctrl-C."""
+    """Return whether exactly one traceback was written, that of Ctrl-C."""
     return (
         stderr.count("Traceback (most recent call last)") == 1
         and stderr.strip().splitlines()[-1] == "KeyboardInterrupt"
@@ -121,7 +121,7 @@ def only_keyboard_interrupt(stderr: str) -> bool:
 class TestRun:
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     @pytest.mark.parametrize("kind", ["work", "on-loop"])
-    def test_a_signal_lets_what_runs_finish(
+    def test_a_signal_lets_running_jobs_finish(
         self,
         run: Any,
         monque: SyncMonque,
@@ -149,7 +149,7 @@ class TestRun:
 
         assert exit_code == -signal.SIGTERM
 
-    def test_a_second_ctrl_c_hands_back_what_runs(
+    def test_a_second_ctrl_c_hands_back_running_jobs(
         self, run: Any, monque: SyncMonque, blocking_db: Database[dict[str, Any]]
     ) -> None:
         monque.enqueue("on-loop", 3600)
@@ -280,7 +280,7 @@ class TestForgetting:
 
 
 class TestForks:
-    """Servers that load the application and then fork, as gunicorn with --preload."""
+    """Servers that load the application and then fork, like gunicorn with --preload."""
 
     def test_of_a_process_that_has_not_used_it_work(
         self, run: Any, blocking_db: Database[dict[str, Any]]

@@ -121,7 +121,7 @@ class TestThreads:
 class TestBusyLoop:
     @pytest.fixture
     def is_blocked(self, monque: SyncMonque) -> Iterator[None]:
-        """Have a handler block the event loop for as long as the test takes."""
+        """Block the event loop in a handler for the duration of the test."""
         blocked, go_on = threading.Event(), threading.Event()
 
         @monque.worker("block")
@@ -137,10 +137,10 @@ class TestBusyLoop:
         go_on.set()
 
     @pytest.mark.usefixtures("is_blocked")
-    def test_holds_up_no_producer(
+    def test_does_not_block_producers(
         self, monque: SyncMonque, blocking_db: Database[dict[str, Any]]
     ) -> None:
-        # Each would hang until the loop is free, which it is only after the test.
+        # Each call would hang until the loop is free, which is only after the test.
         job = Quarantine(lambda: monque.enqueue("other", 1)).result()
         Quarantine(lambda: monque.enqueue_many("other", [2, 3], unique_key=str)).result()
         Quarantine(lambda: monque.schedule("@daily", "other", 4)).result()
@@ -149,7 +149,7 @@ class TestBusyLoop:
         assert job.status == "pending"
 
     @pytest.mark.usefixtures("is_blocked")
-    def test_holds_up_nobody_who_looks_or_manages(self, monque: SyncMonque) -> None:
+    def test_does_not_block_reading_and_managing(self, monque: SyncMonque) -> None:
         monque.on("job:cancelled", lambda _: None)
 
         def manage() -> None:

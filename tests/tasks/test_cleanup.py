@@ -1,4 +1,4 @@
-"""When the record of a document that is gone may go, too."""
+"""When the record of a deleted document may be deleted too."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_typo_gets_a_hint(when: Any, meant: str | None) -> None:
 
 
 @pytest.mark.parametrize("when", [None, 1, True, ["deleted"]])
-def test_what_is_no_word_is_refused(when: Any) -> None:
+def test_an_unknown_status_is_refused(when: Any) -> None:
     with pytest.raises(ValueError, match=r"option cleanup.when=.* one of 'deleted'"):
         Cleanup(when)
 

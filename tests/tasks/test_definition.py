@@ -1,4 +1,4 @@
-"""The options of a reactive task: their defaults, how a bad one is refused, and how they last."""
+"""The options of a reactive task: defaults, validation and storage."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monque_core.errors import InvalidJobError
+from monque_core.jobs.retry import Exponential, Fixed
 from monque_core.tasks.cleanup import CLEANUP_WHEN, Cleanup
 from monque_core.tasks.definition import (
     VERSION_CHANGES,
@@ -24,7 +25,6 @@ from monque_core.tasks.definition import (
     VersionChange,
     define,
 )
-from monque_core.tasks.retry import Exponential, Fixed
 from monque_core.tasks.watch import Watch
 
 quick = settings(max_examples=60)
@@ -40,7 +40,7 @@ def declared(**options: Any) -> Declaration:
 
 
 def stored(declaration: Declaration) -> dict[str, Any]:
-    """Give what a store keeps of it: texts and plain values."""
+    """Return what a store keeps of it: texts and plain values."""
     kept = {field.name: getattr(declaration, field.name) for field in fields(declaration)}
     cleanup = kept.pop("cleanup")
     del kept["watch"], kept["filter"]
@@ -68,7 +68,7 @@ def test_the_defaults_are_those_of_the_specification() -> None:
             on_version_change="nothing",
             reconcile_on_change=True,
         ),
-        Exponential(10, 86_400, 2, max_attempts=5),
+        Exponential(10, factor=2, cap=86_400, max_attempts=5),
         5,
     )
     assert defined().name == "invoice"
@@ -80,7 +80,8 @@ def test_every_option_is_taken() -> None:
         filter={"status": "paid"},
         debounce=timedelta(milliseconds=250),
         max_wait=5,
-        retry=Fixed(3, reset_on_change=False),
+        retry=Fixed(3),
+        reset_on_change=False,
         cleanup=Cleanup("never", 0),
         history=0,
         version=7,
@@ -101,7 +102,7 @@ def test_every_option_is_taken() -> None:
         on_version_change="failed",
         reconcile_on_change=False,
     )
-    assert (definition.retry, definition.history) == (Fixed(3, reset_on_change=False), 0)
+    assert (definition.retry, definition.history) == (Fixed(3), 0)
 
 
 def test_every_word_of_the_type_is_known() -> None:
@@ -265,7 +266,7 @@ def test_durations_and_choices_are_the_same_after_storage_in_milliseconds(
         debounce=debounce,
         max_wait=debounce + longer,
         cleanup=Cleanup(when, keep_for),
-        retry=Fixed(1, reset_on_change=reset_on_change),
+        reset_on_change=reset_on_change,
         version=version,
         on_version_change=on_version_change,
         reconcile_on_change=reconcile_on_change,
@@ -280,7 +281,7 @@ def test_durations_and_choices_are_the_same_after_storage_in_milliseconds(
 @pytest.mark.parametrize(
     ("field", "value", "problem"),
     [
-        ("filter_text", "{", "is no canonical extended JSON"),
+        ("filter_text", "{", "is not canonical extended JSON"),
         ("filter_text", '"paid"', "option filter="),
         ("filter_text", '{"$where": "x"}', "option filter="),
         ("watch_text", "5", "option watch="),

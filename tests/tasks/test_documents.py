@@ -1,4 +1,4 @@
-"""Filters and projections as text, and back."""
+"""Filters and projections survive encoding to text and decoding."""
 
 from __future__ import annotations
 
@@ -130,6 +130,6 @@ def test_nothing_is_a_text_too() -> None:
     ],
 )
 def test_what_was_not_written_by_us_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no canonical extended JSON") as error:
+    with pytest.raises(ValueError, match="is not canonical extended JSON") as error:
         from_text(text)
     assert error.value.__cause__ is not None

@@ -143,7 +143,7 @@ def test_a_filter_that_contains_itself_is_refused() -> None:
 def test_what_the_planner_cannot_evaluate_is_refused_with_advice(
     filter: Any, path: str, advice: str
 ) -> None:
-    expected = f"not allowed: {path} cannot be planned with, since {path.rpartition('.')[2]} "
+    expected = f"not allowed: {path} "
     with pytest.raises(ValueError, match=f"{re.escape(expected)}.*{re.escape(advice)}"):
         check_filter(filter, CODEC)
 
@@ -154,7 +154,7 @@ def test_it_is_found_at_any_depth(operator: str, around: list[Any]) -> None:
     filter: dict[str, Any] = {operator: 1}
     for wrap in around:
         filter = wrap(filter)
-    with pytest.raises(ValueError, match=re.escape(f"since {operator} ")):
+    with pytest.raises(ValueError, match=rf"not allowed: (\S+\.)?{re.escape(operator)} "):
         check_filter(filter, CODEC)
 
 

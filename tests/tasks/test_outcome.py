@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from bson import ObjectId
 
+from monque_core.jobs.retry import Exponential, Fixed, Retry
 from monque_core.tasks.definition import Definition, define
 from monque_core.tasks.outcome import Failed, Retrying, after_failure
 from monque_core.tasks.record import TaskRecord
-from monque_core.tasks.retry import Exponential, Fixed, Retry
 
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
 

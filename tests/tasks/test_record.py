@@ -1,4 +1,4 @@
-"""The record of a task, and the words that are stored in it."""
+"""The record of a task, and the status values that are stored in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an option of a task is checked, and what is said of a bad one."""
+"""How the options of a task are validated, and the error messages."""
 
 from __future__ import annotations
 

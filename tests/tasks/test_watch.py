@@ -1,4 +1,4 @@
-"""What of a document is watched."""
+"""Which parts of a document a task may watch."""
 
 from __future__ import annotations
 

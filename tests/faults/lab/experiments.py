@@ -1,20 +1,20 @@
-"""The experiments, each short or long."""
+"""The experiments; their arguments make them short or long."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from tests.faults.lab.demands import (
-    all_are_done,
-    each_is_done,
-    every_call_is_answered,
-    no_claim_is_lost,
-    no_outage_is_told,
-    nothing_grows,
-    so_many_are_stopped,
-)
 from tests.faults.lab.lab import Lab
+from tests.faults.lab.rules.experiments import (
+    all_jobs_complete,
+    every_call_is_answered,
+    every_fault_is_injected,
+    no_claim_is_lost,
+    no_outage_is_reported,
+    no_process_leaks,
+    processes_are_stopped,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,94 +24,94 @@ if TYPE_CHECKING:
 
 _WORKERS = 3
 _PRODUCERS = 2
-_WITHOUT_A_FAULT = (every_call_is_answered, no_outage_is_told, no_claim_is_lost)
+_WITHOUT_A_FAULT = (every_call_is_answered, no_outage_is_reported, no_claim_is_lost)
 
 
 async def campaign(mongo: LocalMongo, seed: int, seconds: float, outage: float = 3) -> Report:
-    """Do everything at random and at once, a stop in the middle of some of it."""
+    """Inject all kinds of faults concurrently at random, with stops during some of them."""
     async with Lab(mongo, seed, outage=outage) as lab:
-        lab.fleet.keep(_WORKERS)
-        lab.fleet.produce(_PRODUCERS, rate=25)
-        await lab.adversary.act(seconds)
-        return await lab.conclude()
+        lab.processes.start_workers(_WORKERS)
+        lab.processes.start_producers(_PRODUCERS, rate=25)
+        await lab.fault_injector.inject_randomly(seconds)
+        return await lab.finish()
 
 
-async def each_in_turn(
+async def every_fault(
     mongo: LocalMongo, seed: int, outage: float = 3, part: int = 1, parts: int = 1
 ) -> Report:
-    """Do one thing after the other, and tell a worker to stop in the middle of each.
+    """Inject each kind of fault once, one after the other, and stop a worker during each.
 
-    In several parts, each does some of them.
+    With several parts, each part injects some of the kinds.
     """
     async with Lab(mongo, seed, outage=outage) as lab:
-        lab.fleet.keep(_WORKERS)
-        lab.fleet.produce(_PRODUCERS, rate=25)
-        await lab.fleet.until_up(_WORKERS)
-        kinds = list(lab.adversary.kinds)[part - 1 :: parts]
+        lab.processes.start_workers(_WORKERS)
+        lab.processes.start_producers(_PRODUCERS, rate=25)
+        await lab.processes.wait_until_up(_WORKERS)
+        kinds = list(lab.fault_injector.kinds)[part - 1 :: parts]
         for kind in kinds:
-            await lab.adversary.do(kind, stop_midway=True)
-        return await lab.conclude(each_is_done(kinds))
+            await lab.fault_injector.inject(kind, stop_midway=True)
+        return await lab.finish(every_fault_is_injected(kinds))
 
 
-async def sabotaged(
+async def broken_variant(
     mongo: LocalMongo,
-    sabotage: str | None,
+    variant: str | None,
     kinds: Sequence[str],
     seed: int = 3,
     operations: int = 120,
     **options: Any,
 ) -> Report:
-    """Do one thing after the other to a monque that is broken on purpose.
+    """Inject faults one after the other into a broken variant of monque.
 
-    The faults begin when the producer has asked for so many operations, and is gone: it keeps a
-    slow machine busy, and what is late there is no flaw.
+    The faults begin after the producer made this many calls and ended: it would keep a slow machine
+    busy, and delays are not violations.
     """
-    async with Lab(mongo, seed, is_disturbed=False, sabotage=sabotage, **options) as lab:
-        lab.fleet.keep(2)
-        lab.fleet.produce(1, rate=60)
-        await lab.fleet.until_up(2)
-        await lab.fleet.until_noted("asks", operations)
-        await lab.fleet.stop_producers()
-        await lab.until_quiet(6)
-        # Some that are still at work when their first owner wakes up again.
+    async with Lab(mongo, seed, has_network_faults=False, variant=variant, **options) as lab:
+        lab.processes.start_workers(2)
+        lab.processes.start_producers(1, rate=60)
+        await lab.processes.wait_until_up(2)
+        await lab.processes.wait_until_recorded("invoked", operations)
+        await lab.processes.stop_producers()
+        await lab.wait_until_idle(6)
+        # Some of these still run when their first owner resumes.
         long = await lab.enqueue_many("long", [{"seconds": 3}] * 6, priority=9)
-        # Not all: without recovery a claim whose reply came late may stay where it is for ever.
-        await lab.fleet.until_run(long, len(long) // 2)
+        # Not all: without recovery, a claim whose reply came late may never end.
+        await lab.processes.wait_until_run(long, len(long) // 2)
         for kind in kinds:
-            await lab.adversary.do(kind)
-        if sabotage is None:
-            return await lab.conclude()
-        return await lab.conclude(seconds=6)
+            await lab.fault_injector.inject(kind)
+        if variant is None:
+            return await lab.finish()
+        return await lab.finish(seconds=6)
 
 
 async def drain(
     mongo: LocalMongo, seed: int, jobs: int, kill_every: float = 3, job_seconds: float = 0
 ) -> Report:
-    """Empty a full queue by four processes, one of which is killed every few seconds."""
-    async with Lab(mongo, seed, is_disturbed=False) as lab:
+    """Drain a full queue with four workers, and kill one of them every few seconds."""
+    async with Lab(mongo, seed, has_network_faults=False) as lab:
         await lab.enqueue_many("quick", [{"seconds": job_seconds}] * jobs)
-        lab.fleet.keep(4)
-        await lab.fleet.until_up(2)
-        while not await lab.until_quiet(kill_every):
-            # So that there is one to go on, on a machine where they are slow to start.
-            await lab.fleet.until_up(2)
-            await lab.adversary.do("kill")
-        return await lab.conclude(all_are_done(jobs))
+        lab.processes.start_workers(4)
+        await lab.processes.wait_until_up(2)
+        while not await lab.wait_until_idle(kill_every):
+            # So that one survives, on a machine where processes start slowly.
+            await lab.processes.wait_until_up(2)
+            await lab.fault_injector.inject("kill")
+        return await lab.finish(all_jobs_complete(jobs))
 
 
 async def rolling_restart(mongo: LocalMongo, seed: int, rounds: int = 1) -> Report:
-    """Stop every worker and start another in its place, one after the other, under load."""
-    async with Lab(mongo, seed, is_disturbed=False, shutdown_timeout=10) as lab:
-        lab.fleet.keep(_WORKERS)
-        lab.fleet.produce(_PRODUCERS, rate=40)
-        await lab.fleet.until_up(_WORKERS)
+    """Stop and replace each worker, one after the other, under load."""
+    async with Lab(mongo, seed, has_network_faults=False, shutdown_timeout=10) as lab:
+        lab.processes.start_workers(_WORKERS)
+        lab.processes.start_producers(_PRODUCERS, rate=40)
+        await lab.processes.wait_until_up(_WORKERS)
         for _ in range(rounds):
-            for member in list(lab.fleet.workers):
-                await lab.fleet.stop(member)
-                await lab.fleet.until_up(_WORKERS)
-        return await lab.conclude(
+            for worker in list(lab.processes.workers):
+                await lab.processes.stop(worker)
+                await lab.processes.wait_until_up(_WORKERS)
+        return await lab.finish(
             *_WITHOUT_A_FAULT,
-            so_many_are_stopped(_WORKERS * rounds + _WORKERS + _PRODUCERS),
+            processes_are_stopped(_WORKERS * rounds + _WORKERS + _PRODUCERS),
         )
 
 
@@ -120,18 +120,23 @@ async def soak(
     seed: int,
     seconds: float,
     rate: float = 120,
-    keep: float = 20,
+    keep_seconds: float = 20,
     deleted: int = 100,
 ) -> Report:
-    """Go on for long without any fault, finished jobs being kept for so many seconds.
+    """Run for a long time without faults; finished jobs are kept for this many seconds.
 
-    It takes longer where so many have not been deleted by then.
+    The run is extended until enough jobs have been deleted.
     """
-    retention = {"completed": keep, "failed": keep, "cancelled": keep, "interval": keep / 4}
-    async with Lab(mongo, seed, is_disturbed=False, job_retention=retention) as lab:
-        lab.fleet.keep(_WORKERS)
-        lab.fleet.produce(_PRODUCERS, rate=rate, tasks=10, long_seconds=0.4)
-        await lab.fleet.until_up(_WORKERS)
+    retention = {
+        "completed": keep_seconds,
+        "failed": keep_seconds,
+        "cancelled": keep_seconds,
+        "interval": keep_seconds / 4,
+    }
+    async with Lab(mongo, seed, has_network_faults=False, job_retention=retention) as lab:
+        lab.processes.start_workers(_WORKERS)
+        lab.processes.start_producers(_PRODUCERS, rate=rate, tasks=10, long_seconds=0.4)
+        await lab.processes.wait_until_up(_WORKERS)
         await asyncio.sleep(seconds)
-        await lab.until_deleted(deleted)
-        return await lab.conclude(*_WITHOUT_A_FAULT, nothing_grows)
+        await lab.wait_until_deleted(deleted)
+        return await lab.finish(*_WITHOUT_A_FAULT, no_process_leaks)

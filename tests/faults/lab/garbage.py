@@ -1,4 +1,4 @@
-"""Documents among the jobs that are none."""
+"""Foreign documents in the jobs collection."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LARGEST_DOCUMENT = 16 << 20
 
 
 def garbage() -> list[dict[str, Any]]:
-    """Give one document of each kind; those that a worker must meet and set aside say so."""
+    """Return one document of each kind; workers must quarantine those marked `unreadable`."""
     long_ago = datetime.now(UTC) - timedelta(days=1)
     job = {
         "name": "quick",
@@ -34,7 +34,7 @@ def garbage() -> list[dict[str, Any]]:
         {**job, "status": 7},
         {**claimed, "failCount": -1, "unreadable": True},
         {**claimed, "lockedAt": "2020-01-01", "claims": 1.5, "unreadable": True},
-        # With no room for a claim.
+        # Without room for a claim.
         {**job, "data": {"filling": ""}, "unreadable": True},
     ]
     for document in documents:

@@ -1,4 +1,4 @@
-"""What all processes wrote down, put together again."""
+"""The merged history of an experiment, from the records of all processes."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tests.faults.lab.disturbances import Disturbances, End, Fault
+from tests.faults.lab.fault_timeline import Fault, FaultTimeline, ProcessExit
 from tests.faults.lab.times import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from tests.faults.lab.lives import Life
+    from tests.faults.lab.document_history import DocumentHistory
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One line of one process."""
+    """One line that a process recorded."""
 
     process: str
     at: int
@@ -30,7 +30,7 @@ class Note:
 
 @dataclass(slots=True)
 class Run:
-    """A call of a handler."""
+    """One call of a handler."""
 
     process: str
     job: str
@@ -43,23 +43,23 @@ class Run:
 
 @dataclass(slots=True)
 class Operation:
-    """Something a producer asked for, and what it was told."""
+    """One call of a producer, and its result."""
 
     process: str
     id: str
     action: str
     details: dict[str, Any]
-    asked: int
-    told: float = math.inf
-    answer: str = "none"
-    """`told`, `refused`, `unsure`, or `none` where the process ended before."""
+    invoked: int
+    returned: float = math.inf
+    result: str = "none"
+    """`succeeded`, `rejected`, `indeterminate`, or `none` if the process ended before it."""
     jobs: list[str] = field(default_factory=list)
     deduplicated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A worker or producer, from its start to its end."""
+    """A worker process."""
 
     name: str
     instance: str
@@ -68,8 +68,8 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """The options that all workers have; durations are nanoseconds."""
+class WorkerOptions:
+    """The options that all workers share; durations are nanoseconds."""
 
     heartbeat: int = SECOND
     max_retries: int = 10
@@ -79,24 +79,24 @@ class Terms:
     """After how many seconds finished jobs are deleted, by status."""
 
     def backoff(self, failures: int) -> int:
-        """Tell how long a job waits that has failed so often."""
+        """Return the delay after this many failures."""
         return min(self.base_retry_interval << failures, self.max_backoff_delay)
 
 
 @dataclass(slots=True)
 class History:
-    """Everything that is known of a campaign."""
+    """Everything that is known about an experiment."""
 
     notes: Sequence[Note]
-    lives: dict[str, Life]
-    """What MongoDB says became of each job, by id."""
-    terms: Terms
+    documents: dict[str, DocumentHistory]
+    """The writes to each document, by its id, as MongoDB reports them."""
+    options: WorkerOptions
     runs: list[Run] = field(init=False)
     operations: list[Operation] = field(init=False)
     faults: list[Fault] = field(init=False)
     processes: dict[str, Process] = field(init=False)
-    ends: dict[str, End] = field(init=False)
-    disturbances: Disturbances = field(init=False)
+    exits: dict[str, ProcessExit] = field(init=False)
+    fault_timeline: FaultTimeline = field(init=False)
     _names: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -106,30 +106,31 @@ class History:
         self.runs = list(self._put_runs_together())
         self.operations = list(self._put_operations_together())
         self.faults = [_fault(note) for note in self.of("fault")]
-        self.ends = {
-            note.details["process"]: End(note.at, note.details["code"]) for note in self.of("gone")
+        self.exits = {
+            note.details["process"]: ProcessExit(note.at, note.details["code"])
+            for note in self.of("exited")
         }
-        self.disturbances = Disturbances(self.faults, self.ends, self.terms.heartbeat)
+        self.fault_timeline = FaultTimeline(self.faults, self.exits, self.options.heartbeat)
 
     @property
     def ended(self) -> int:
-        """Tell when the last thing happened."""
+        """Return the time of the last note."""
         return self.notes[-1].at
 
     def of(self, what: str) -> Iterator[Note]:
-        """Give the lines of one kind."""
+        """Yield the notes of one kind."""
         return (note for note in self.notes if note.what == what)
 
-    def jobs(self) -> Iterator[Life]:
-        """Give what became of the jobs, foreign documents left out."""
-        return (life for life in self.lives.values() if not life.is_foreign)
+    def jobs(self) -> Iterator[DocumentHistory]:
+        """Yield the histories of all jobs, without foreign documents."""
+        return (document for document in self.documents.values() if not document.is_foreign)
 
     def owner(self, document: dict[str, Any]) -> str:
-        """Give the name of the process that has claimed a job, none if nobody knows it."""
+        """Return the name of the process that claimed a job, or "" if it is unknown."""
         return self._names.get(document.get("claimedBy", ""), "")
 
     def runs_by_job(self) -> dict[str, list[Run]]:
-        """Give the runs of each job in the order they began."""
+        """Return the runs of each job in the order in which they began."""
         by_job: defaultdict[str, list[Run]] = defaultdict(list)
         for run in self.runs:
             by_job[run.job].append(run)
@@ -138,16 +139,16 @@ class History:
     def _put_runs_together(self) -> Iterator[Run]:
         under_way: dict[tuple[str, str, str], Run] = {}
         for note in self.notes:
-            if note.what == "run":
+            if note.what == "run started":
                 details = note.details
                 run = Run(note.process, details["job"], details["token"], details["name"], note.at)
                 under_way[run.process, run.job, run.token] = run
                 yield run
-            elif note.what == "ran":
+            elif note.what == "run ended":
                 run = under_way[note.process, note.details["job"], note.details["token"]]
                 run.ended, run.how = note.at, note.details["how"]
-            elif note.what == "gone":
-                # What a process does ends with it.
+            elif note.what == "exited":
+                # The runs of a process end with it.
                 for run in under_way.values():
                     if run.process == note.details["process"] and run.ended == math.inf:
                         run.ended = note.at
@@ -155,22 +156,22 @@ class History:
     def _put_operations_together(self) -> Iterator[Operation]:
         waiting: dict[str, Operation] = {}
         for note in self.notes:
-            if note.what == "asks":
+            if note.what == "invoked":
                 details = dict(note.details)
                 operation = Operation(
                     note.process, details.pop("op"), details.pop("action"), details, note.at
                 )
                 waiting[operation.id] = operation
                 yield operation
-            elif note.what in ("told", "refused", "unsure"):
+            elif note.what in ("succeeded", "rejected", "indeterminate"):
                 operation = waiting[note.details["op"]]
-                operation.told, operation.answer = note.at, note.what
+                operation.returned, operation.result = note.at, note.what
                 operation.jobs = note.details.get("jobs", [])
                 operation.deduplicated = note.details.get("deduplicated", False)
 
 
 def read_notes(folder: Path) -> list[Note]:
-    """Read the files of all processes, each named for its process."""
+    """Read the files of all processes; each file is named after its process."""
     return [note for path in sorted(folder.glob("*.jsonl")) for note in _notes_in(path)]
 
 
@@ -186,7 +187,7 @@ def _process(note: Note) -> Process:
 
 
 def _fault(note: Note) -> Fault:
-    """Read a fault, which is written down when it is over, unless its end is known before."""
+    """Return a fault, which is recorded when it is over, unless its end is known in advance."""
     details = note.details
     ended = math.inf if details.get("for_ever") else note.at + details.get("lasts", 0)
     return Fault(

@@ -1,4 +1,4 @@
-"""A place for experiments: a database, processes to mistreat, an adversary, and the reckoning."""
+"""The fault lab: a database, worker and producer processes, a fault injector, and a checker."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Self
 from pymongo import AsyncMongoClient
 
 from monque_core import Monque
-from tests.faults.lab.adversary import Adversary
 from tests.faults.lab.checker import check, summary
-from tests.faults.lab.fleet import Fleet
-from tests.faults.lab.history import History, Terms, read_notes
-from tests.faults.lab.lives import read_lives
+from tests.faults.lab.document_history import read_document_histories
+from tests.faults.lab.fault_injector import FaultInjector
+from tests.faults.lab.history import History, WorkerOptions, read_notes
+from tests.faults.lab.process_supervisor import ProcessSupervisor
 from tests.faults.lab.recorder import Recorder
 from tests.faults.lab.times import SECOND
 from tests.faults.lab.workload import INSTANCE_LIMIT
@@ -47,57 +47,61 @@ OPTIONS: dict[str, Any] = {
 }
 _LOOK_GAP = 0.2
 _LONGEST_WAIT = 240.0
-"""Seconds for what needs a few of them, on a machine with too much to do."""
+"""Seconds for steps that normally take a few, on an overloaded machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What came of an experiment."""
+    """The result of an experiment."""
 
     seed: int
     violations: list[Violation]
     summary: dict[str, Any]
     history: History
     folder: Path
-    """Where everything is that was written down, if a promise was broken."""
+    """The directory with all records; it is kept only if there are violations."""
 
-    def forget(self) -> None:
-        """Remove what was written down."""
+    def delete_records(self) -> None:
+        """Delete the records."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def __str__(self) -> str:
-        lines = [f"seed {self.seed}: {self.summary}"]
-        lines += [f"  {violation}" for violation in self.violations[:30]]
+        lines = [f"  seed: {self.seed}"]
+        for name, value in self.summary.items():
+            counts = value.items() if isinstance(value, dict) else [("", value)]
+            text = ", ".join(f"{key} {count:,}".strip() for key, count in counts)
+            lines.append(f"  {name}: {text or 'none'}")
+        lines += [f"  VIOLATION {violation}" for violation in self.violations[:30]]
         if self.violations:
-            lines.append(f"  {len(self.violations)} violation(s); see {self.folder}")
+            lines.append(f"  {len(self.violations)} violation(s); records are in {self.folder}")
         return "\n".join(lines)
 
 
 class Lab:
     """One experiment, in a database of its own."""
 
-    fleet: Fleet
-    adversary: Adversary
+    processes: ProcessSupervisor
+    fault_injector: FaultInjector
     monque: Monque
-    """What the lab itself stores jobs with."""
+    """The instance with which the lab itself stores jobs."""
 
     def __init__(
         self,
         mongo: LocalMongo,
         seed: int,
         *,
-        is_disturbed: bool = True,
+        has_network_faults: bool = True,
         outage: float = 3,
-        sabotage: str | None = None,
+        variant: str | None = None,
         **options: Any,
     ) -> None:
         self.mongo = mongo
         self.seed = seed
         self.random = random.Random(seed)
         self.options = {**OPTIONS, **options}
-        self._is_disturbed = is_disturbed
+        self._has_network_faults = has_network_faults
         self._outage = outage
-        self._sabotage = sabotage
+        self._variant = variant
         self._numbers = itertools.count(1)
         self._stack = AsyncExitStack()
         self._folder = Path(tempfile.mkdtemp(prefix="monque-faults-"))
@@ -110,7 +114,7 @@ class Lab:
     async def __aenter__(self) -> Self:
         await self._stack.enter_async_context(self._client)
         self._began = await self._now()
-        self.fleet = Fleet(
+        self.processes = ProcessSupervisor(
             self._folder,
             self._recorder,
             self.random,
@@ -118,13 +122,13 @@ class Lab:
             uri=self.mongo.uri,
             database=self.db.name,
             options=self.options,
-            is_disturbed=self._is_disturbed,
-            sabotage=self._sabotage,
+            has_network_faults=self._has_network_faults,
+            variant=self._variant,
         )
-        # Whether there are indexes is up to the processes.
+        # Creating indexes is up to the processes.
         self.monque = Monque(self.db, skip_index_creation=True, recover_stale_jobs=False)
-        self.adversary = Adversary(
-            self.fleet,
+        self.fault_injector = FaultInjector(
+            self.processes,
             self.mongo,
             self.monque,
             self.db,
@@ -133,8 +137,8 @@ class Lab:
             heartbeat=HEARTBEAT,
             outage=self._outage,
         )
-        await self._stack.enter_async_context(self.fleet)
-        await self._stack.enter_async_context(self.adversary)
+        await self._stack.enter_async_context(self.processes)
+        await self._stack.enter_async_context(self.fault_injector)
         return self
 
     async def __aexit__(
@@ -149,49 +153,49 @@ class Lab:
     async def enqueue_many(
         self, name: str, data: Iterable[dict[str, Any]], priority: int = 0
     ) -> list[str]:
-        """Store jobs, and write down that they were asked for and acknowledged; give their ids."""
+        """Store jobs and record the call like a producer; return their ids."""
         op = f"lab/{next(self._numbers)}"
-        self._recorder.note("asks", op=op, action="enqueue_many", name=name)
+        self._recorder.note("invoked", op=op, action="enqueue_many", name=name)
         jobs = await self.monque.enqueue_many(
             name, [{**one, "op": op, "i": i} for i, one in enumerate(data)], priority=priority
         )
         ids = [str(job.id) for job in jobs]
-        self._recorder.note("told", op=op, jobs=ids)
+        self._recorder.note("succeeded", op=op, jobs=ids)
         return ids
 
-    async def conclude(self, *demands: Rule, seconds: float = _LONGEST_WAIT) -> Report:
-        """Let everything come to its end, stop all processes, and hold the history to the rules.
+    async def finish(self, *extra_rules: Rule, seconds: float = _LONGEST_WAIT) -> Report:
+        """Wait for all jobs, stop all processes, and check the history.
 
-        An experiment may demand more than what holds for all of them.
+        An experiment may add rules to those that hold for all of them.
         """
-        await self.fleet.stop_producers()
-        if not await self.until_quiet(seconds):
-            self._recorder.note("restless", seconds=seconds)
-        await self.fleet.stop_workers()
+        await self.processes.stop_producers()
+        if not await self.wait_until_idle(seconds):
+            self._recorder.note("not idle", seconds=seconds)
+        await self.processes.stop_workers()
         self._recorder.note("end")
-        lives = await read_lives(self.db, self._began)
-        history = History(read_notes(self._folder), lives, self._terms())
-        violations = check(history, *demands)
+        documents = await read_document_histories(self.db, self._began)
+        history = History(read_notes(self._folder), documents, self._worker_options())
+        violations = check(history, *extra_rules)
         await self._client.drop_database(self.db.name)
         report = Report(self.seed, violations, summary(history), history, self._folder)
         if not violations:
-            report.forget()
+            report.delete_records()
         return report
 
-    async def until_deleted(self, count: int) -> None:
-        """Wait until so many jobs that were completed are there no more."""
+    async def wait_until_deleted(self, count: int) -> None:
+        """Wait until this many completed jobs were deleted."""
         async with asyncio.timeout(_LONGEST_WAIT):
             while (
-                self.fleet.noted("completed")
+                self.processes.count_recorded("completed")
                 - await self.db.monque_jobs.count_documents({"status": "completed"})
                 < count
             ):
                 await asyncio.sleep(_LOOK_GAP)
 
-    async def until_quiet(self, seconds: float) -> bool:
-        """Wait until every job has come to its end, the next occurrences of schedules excepted.
+    async def wait_until_idle(self, seconds: float) -> bool:
+        """Wait until every job is finished, except future occurrences of schedules.
 
-        What is no job has come to its end when it is set aside.
+        Unreadable documents are finished when they are quarantined.
         """
         unfinished = {
             "$or": [
@@ -207,10 +211,10 @@ class Lab:
             await asyncio.sleep(_LOOK_GAP)
         return True
 
-    def _terms(self) -> Terms:
-        """Give the options of the workers as the checker needs them."""
+    def _worker_options(self) -> WorkerOptions:
+        """Return the options of the workers as the checker needs them."""
         options = self.options
-        return Terms(
+        return WorkerOptions(
             heartbeat=int(options["heartbeat_interval"] * SECOND),
             max_retries=options["max_retries"],
             base_retry_interval=int(options["base_retry_interval"] * SECOND),
@@ -219,7 +223,7 @@ class Lab:
         )
 
     async def _now(self) -> Timestamp:
-        """Give the time of the replica set from which its history is to be read."""
+        """Return the cluster time at which the history starts."""
         reply = await self._client.admin.command("ping")
         time: Timestamp = reply["operationTime"]
         return time

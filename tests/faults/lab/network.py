@@ -1,4 +1,4 @@
-"""A network of a process's own between it and the servers, which can be cut, slowed and stalled."""
+"""A network between one process and the servers, which can be cut, slowed and stalled."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _BODY_OF_MESSAGE = 21
 
 
 class Network:
-    """A door to each node of a replica set.
+    """A proxy for each node of a replica set.
 
-    Servers tell their clients where the others are: on the way, those addresses are changed to
-    the doors of this network, so that nothing goes past it.
+    Servers report the addresses of all members to their clients: these are replaced with the
+    addresses of the proxies, so that no connection bypasses this network.
     """
 
     def __init__(self, addresses: Sequence[str]) -> None:
@@ -39,7 +39,7 @@ class Network:
 
     @property
     def uri(self) -> str:
-        """Give the connection string of the replica set as seen through the doors."""
+        """Return the connection string of the replica set through the proxies."""
         return f"mongodb://{','.join(self._doors.values())}/?replicaSet=monque"
 
     def cut(self) -> None:
@@ -48,15 +48,15 @@ class Network:
         self._drop_links()
 
     def slow(self, seconds: float) -> None:
-        """Let everything take so much longer, each way."""
+        """Delay everything by this much, each way."""
         self._delay = seconds
 
     def stall(self) -> None:
-        """Keep connections and pass nothing on, as a broken router does."""
+        """Keep connections open but forward nothing, like a broken router."""
         self._open.clear()
 
     def heal(self, *, forget: bool = False) -> None:
-        """Let everything through again, or forget all connections as a restarted router does."""
+        """Forward everything again, or drop all connections like a restarted router."""
         self._is_cut = False
         self._delay = 0.0
         if forget:
@@ -96,7 +96,7 @@ class Network:
         link = asyncio.create_task(self._link(address, reader, writer))
         self._links.add(link)
         link.add_done_callback(self._links.discard)
-        # A link that is dropped before its first step closes nothing by itself.
+        # A task that is cancelled before its first step closes nothing by itself.
         link.add_done_callback(lambda _: writer.transport.abort())
 
     async def _link(
@@ -146,7 +146,7 @@ class Network:
         await self._open.wait()
 
     def _readdressed(self, message: bytes) -> bytes:
-        """Change the addresses in a server's description of its replica set."""
+        """Replace the addresses in a server's description of its replica set."""
         if b"\x04hosts\x00" not in message:
             return message
         _, request, answers, code = _HEADER.unpack_from(message)

@@ -1,7 +1,7 @@
 """A producer process: `python -m tests.faults.lab.producer <settings as JSON>`.
 
-It asks for jobs of every kind and manages some of them, and writes down what it asked for before it
-does, and what it was told after.
+It enqueues jobs of every kind and manages some of them, and records each call before it is made
+and its result afterwards.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ from typing import TYPE_CHECKING, Any
 from pymongo.errors import PyMongoError
 
 from monque_core import JobStateError, MonqueError
-from tests.faults.lab.doors import opened
+from tests.faults.lab.broken_variants import BROKEN_VARIANTS
+from tests.faults.lab.producer_clients import open_client
 from tests.faults.lab.recorder import Recorder, true_time
-from tests.faults.lab.sabotage import SABOTAGE
+from tests.faults.lab.self_monitoring import record_resource_usage, record_starvation
 from tests.faults.lab.times import SECOND
-from tests.faults.lab.watches import watch_for_starvation, watch_vitals
-from tests.faults.lab.worker import Complaints, end_with_standard_input, listen
-from tests.faults.lab.workload import NASTY
+from tests.faults.lab.worker import ErrorLogRecorder, exit_when_stdin_closes, record_events
+from tests.faults.lab.workload import HANDLER_ERRORS
 from tests.support.wall_clock import turn_forward
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from tests.faults.lab.doors import Door
+    from tests.faults.lab.producer_clients import ProducerClient
 
 _KEYS = 6
 _REMEMBERED = 50
 
 
 class Producer:
-    """Asks for one thing after the other, at random."""
+    """Makes one random call after the other."""
 
     def __init__(
         self,
-        door: Door,
+        client: ProducerClient,
         recorder: Recorder,
         name: str,
         seed: int,
         long_seconds: float,
     ) -> None:
-        self._door = door
-        self._monque = door.monque
+        self._client = client
+        self._monque = client.monque
         self._recorder = recorder
         self._name = name
         self._random = random.Random(seed)
@@ -71,16 +71,16 @@ class Producer:
             self._recur: 2,
         }
 
-    async def act(self) -> None:
-        """Do one thing."""
+    async def call(self) -> None:
+        """Make one random call."""
         actions, weights = zip(*self._actions.items(), strict=True)
         (action,) = self._random.choices(actions, weights)
         await action()
 
     async def _enqueue(self) -> None:
         op = self._op()
-        name, data, options = self._something(op)
-        await self._ask(
+        name, data, options = self._random_job(op)
+        await self._call(
             op,
             "enqueue",
             lambda: self._monque.enqueue(name, data, **options),
@@ -92,7 +92,7 @@ class Producer:
     async def _enqueue_many(self) -> None:
         op = self._op()
         batch = [{"op": op, "i": i, "seconds": 0.005} for i in range(self._random.randint(2, 40))]
-        await self._ask(
+        await self._call(
             op, "enqueue_many", lambda: self._monque.enqueue_many("quick", batch), name="quick"
         )
 
@@ -100,7 +100,7 @@ class Producer:
         op = self._op()
         data = {"op": op, "seconds": self._random.uniform(0, 0.3)}
         key = f"key-{self._random.randrange(_KEYS)}"
-        await self._ask(
+        await self._call(
             op,
             "enqueue",
             lambda: self._monque.enqueue("keyed", data, unique_key=key),
@@ -114,7 +114,7 @@ class Producer:
             for i in range(8)
         ]
 
-        await self._ask(
+        await self._call(
             op,
             "enqueue_many",
             lambda: self._monque.enqueue_many(
@@ -126,10 +126,10 @@ class Producer:
     async def _enqueue_in_transaction(self) -> None:
         op = self._op()
         data = {"op": op, "seconds": 0.01}
-        await self._ask(
+        await self._call(
             op,
             "enqueue_in_transaction",
-            lambda: self._door.enqueue_in_transaction("quick", data),
+            lambda: self._client.enqueue_in_transaction("quick", data),
             name="quick",
         )
 
@@ -154,18 +154,18 @@ class Producer:
         await self._manage("move", move)
 
     async def _recur(self) -> None:
-        """Declare the schedule again, as every start does, and make it due."""
+        """Declare the schedule again, as every application start does, and make it due."""
         op = self._op()
         data = {"seconds": 0.05}
-        told = await self._ask(
+        schedule = await self._call(
             op,
             "schedule",
             lambda: self._monque.schedule("0 0 1 1 *", "cron", data, unique_key="yearly"),
             name="cron",
         )
-        if told:
-            job = str(told.id)
-            created = told.created_at
+        if schedule:
+            job = str(schedule.id)
+            created = schedule.created_at
             await self._manage("move", lambda _: self._monque.reschedule_job(job, created), job)
 
     async def _manage(
@@ -176,28 +176,28 @@ class Producer:
                 return
             job = self._random.choice(self._recent)
         chosen = job
-        await self._ask(self._op(), action, lambda: manage(chosen), job=chosen)
+        await self._call(self._op(), action, lambda: manage(chosen), job=chosen)
 
-    async def _ask(
-        self, op: str, action: str, ask: Callable[[], Awaitable[Any]], **details: object
+    async def _call(
+        self, op: str, action: str, call: Callable[[], Awaitable[Any]], **details: object
     ) -> Any:
-        self._recorder.note("asks", op=op, action=action, **details)
+        self._recorder.note("invoked", op=op, action=action, **details)
         try:
-            answer = await ask()
+            answer = await call()
         except JobStateError as error:
-            self._recorder.note("refused", op=op, text=str(error))
+            self._recorder.note("rejected", op=op, text=str(error))
             return None
         except (MonqueError, PyMongoError, OSError) as error:
             kind = type(error).__name__
             if action == "enqueue_in_transaction" and isinstance(error, PyMongoError):
-                # A transaction gets the driver's own error, which says what to repeat.
+                # In a transaction, the driver's own error is raised, because it says what to retry.
                 kind = "MonqueConnectionError"
-            self._recorder.note("unsure", op=op, kind=kind, text=str(error)[:300])
+            self._recorder.note("indeterminate", op=op, kind=kind, text=str(error)[:300])
             return None
         jobs = answer if isinstance(answer, list) else [answer]
         ids = [str(job.id) for job in jobs if hasattr(job, "id")]
         shared = any(getattr(job, "deduplicated", False) for job in jobs)
-        self._recorder.note("told", op=op, jobs=ids, deduplicated=shared)
+        self._recorder.note("succeeded", op=op, jobs=ids, deduplicated=shared)
         if action == "enqueue":
             self._recent = [*self._recent[-_REMEMBERED:], *ids]
         return answer
@@ -205,15 +205,15 @@ class Producer:
     def _op(self) -> str:
         return f"{self._name}/{next(self._numbers)}"
 
-    def _something(self, op: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    def _random_job(self, op: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
         pick = self._random
-        nasty = pick.choice(list(NASTY))
-        data: dict[str, Any] = {"op": op, "seconds": pick.uniform(0, 0.03), "nasty": nasty}
+        error = pick.choice(list(HANDLER_ERRORS))
+        data: dict[str, Any] = {"op": op, "seconds": pick.uniform(0, 0.03), "error": error}
         options: dict[str, Any] = {}
         if pick.random() < 0.2:
             options["delay"] = pick.uniform(0, 2)
         elif pick.random() < 0.1:
-            # By the true time: the clock of this process is wrong on purpose.
+            # Use the true time: the clock of this process is wrong on purpose.
             at = true_time() / SECOND + pick.uniform(-1, 2)
             options["run_at"] = datetime.fromtimestamp(at, UTC)
         if pick.random() < 0.2:
@@ -236,16 +236,16 @@ class Producer:
 
 
 async def produce(settings: dict[str, Any], recorder: Recorder) -> None:
-    """Ask until this process is told to stop."""
-    told_to_stop = asyncio.Event()
+    """Make calls until SIGTERM."""
+    stop_requested = asyncio.Event()
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, told_to_stop.set)
-    watching = asyncio.create_task(watch_vitals(recorder))
-    async with opened(settings["handle"], settings["uri"], settings["database"]) as door:
-        listen(door.listening, recorder)
+    loop.add_signal_handler(signal.SIGTERM, stop_requested.set)
+    watching = asyncio.create_task(record_resource_usage(recorder))
+    async with open_client(settings["handle"], settings["uri"], settings["database"]) as client:
+        record_events(client.emitter, recorder)
         producers = [
             Producer(
-                door,
+                client,
                 recorder,
                 f"{settings['name']}.{number}",
                 settings["seed"] + number,
@@ -255,28 +255,28 @@ async def produce(settings: dict[str, Any], recorder: Recorder) -> None:
         ]
         gap = settings["tasks"] / settings["rate"]
 
-        async def keep_asking(producer: Producer) -> None:
-            while not told_to_stop.is_set():
-                await producer.act()
+        async def keep_calling(producer: Producer) -> None:
+            while not stop_requested.is_set():
+                await producer.call()
                 await asyncio.sleep(gap)
 
         async with asyncio.TaskGroup() as group:
             for producer in producers:
-                group.create_task(keep_asking(producer))
+                group.create_task(keep_calling(producer))
     watching.cancel()
 
 
 def main(settings: dict[str, Any]) -> None:
-    """Produce as the settings say."""
+    """Produce according to the settings."""
     recorder = Recorder(Path(settings["record"]))
-    recorder.note("produces", pid=os.getpid())
+    recorder.note("producing", pid=os.getpid())
     for name in ("asyncio", "monque"):
-        logging.getLogger(name).addHandler(Complaints(recorder))
+        logging.getLogger(name).addHandler(ErrorLogRecorder(recorder))
     turn_forward(settings["clock_ahead"])
-    end_with_standard_input()
-    watch_for_starvation(recorder, settings["heartbeat"] / 10)
-    if settings["sabotage"]:
-        SABOTAGE[settings["sabotage"]]()
+    exit_when_stdin_closes()
+    record_starvation(recorder, settings["heartbeat"] / 10)
+    if settings["variant"]:
+        BROKEN_VARIANTS[settings["variant"]]()
     asyncio.run(produce(settings, recorder))
 
 

@@ -1,4 +1,4 @@
-"""Writing down what a process sees, so that it is known even if the process is killed."""
+"""Records of a process that survive its death."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 
 def true_time() -> int:
-    """Give the machine's time in nanoseconds, also where the clock of a process is wrong."""
+    """Return the machine's time in nanoseconds, even if the clock of the process is wrong."""
     return time.clock_gettime_ns(time.CLOCK_REALTIME)
 
 
 class Recorder:
-    """One file of JSON lines; a line is in it, whole, when `note` returns."""
+    """A file of JSON lines; a line is written completely when `note` returns."""
 
     def __init__(self, path: Path) -> None:
-        # Not the memory of this process: what is with the kernel outlives a SIGKILL.
+        # Not buffered in this process: data in the kernel survives a SIGKILL.
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def note(self, what: str, **details: object) -> None:
-        """Write down that something happens now."""
+        """Record what happens now."""
         line = json.dumps({"at": true_time(), "what": what, **details}, default=str)
         os.write(self._file, line.encode() + b"\n")
 

@@ -1,6 +1,7 @@
-"""A worker process to be mistreated: `python -m tests.faults.lab.worker <settings as JSON>`.
+"""A worker process under faults: `python -m tests.faults.lab.worker <settings as JSON>`.
 
-It writes down what happens, and ends with its standard input, so that it outlives nobody.
+It records what happens, and exits when its standard input closes, so that it never outlives the
+lab.
 """
 
 from __future__ import annotations
@@ -19,10 +20,14 @@ from typing import TYPE_CHECKING, Any
 from pymongo import AsyncMongoClient, MongoClient
 
 from monque_core import JobRetention, Monque, SyncMonque
-from tests.faults.lab.doors import PATIENCE
+from tests.faults.lab.broken_variants import BROKEN_VARIANTS
+from tests.faults.lab.producer_clients import TIMEOUTS
 from tests.faults.lab.recorder import Recorder
-from tests.faults.lab.sabotage import SABOTAGE
-from tests.faults.lab.watches import watch_for_starvation, watch_the_loop, watch_vitals
+from tests.faults.lab.self_monitoring import (
+    record_loop_stalls,
+    record_resource_usage,
+    record_starvation,
+)
 from tests.faults.lab.workload import INSTANCE_LIMIT, LIMITS, Workload
 from tests.support.leftovers import Leftovers
 from tests.support.wall_clock import turn_forward
@@ -31,21 +36,21 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-class Complaints(logging.Handler):
-    """What asyncio complains of, which is a fault of ours."""
+class ErrorLogRecorder(logging.Handler):
+    """Records errors that asyncio and monque log, which are violations."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(logging.ERROR)
         self._recorder = recorder
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a complaint down."""
+        """Record a logged error."""
         error = record.exc_info[1] if record.exc_info else None
-        self._recorder.note("complaint", text=f"{record.getMessage()} {error!r}")
+        self._recorder.note("logged error", text=f"{record.getMessage()} {error!r}")
 
 
-def listen(monque: Monque | SyncMonque, recorder: Recorder) -> None:
-    """Write down what an instance announces."""
+def record_events(monque: Monque | SyncMonque, recorder: Recorder) -> None:
+    """Record the events that an instance emits."""
 
     def outcome(what: str) -> Any:
         def note(event: Any) -> None:
@@ -72,8 +77,8 @@ def listen(monque: Monque | SyncMonque, recorder: Recorder) -> None:
     monque.on("stale:recovered", lambda event: recorder.note("recovered", count=event.count))
 
 
-def end_with_standard_input() -> None:
-    """End at once when whoever started this process has ended."""
+def exit_when_stdin_closes() -> None:
+    """Exit when the process that started this one has ended."""
 
     def wait() -> None:
         sys.stdin.read()
@@ -84,30 +89,30 @@ def end_with_standard_input() -> None:
 
 @asynccontextmanager
 async def connected(settings: dict[str, Any]) -> AsyncIterator[Any]:
-    """Give the database by the kind of handle that the settings name."""
+    """Yield the database through the kind of handle that the settings name."""
     if settings["handle"] == "blocking":
-        blocking = MongoClient[dict[str, Any]](settings["uri"], **PATIENCE)
+        blocking = MongoClient[dict[str, Any]](settings["uri"], **TIMEOUTS)
         try:
             yield blocking[settings["database"]]
         finally:
             await asyncio.to_thread(blocking.close)
     else:
-        async with AsyncMongoClient[dict[str, Any]](settings["uri"], **PATIENCE) as client:
+        async with AsyncMongoClient[dict[str, Any]](settings["uri"], **TIMEOUTS) as client:
             yield client[settings["database"]]
 
 
 async def work(settings: dict[str, Any], recorder: Recorder) -> None:
-    """Run an instance until this process is told to stop."""
+    """Run an instance until SIGTERM."""
     heartbeat = settings["options"]["heartbeat_interval"]
     watching = [
-        asyncio.create_task(watch_the_loop(recorder, heartbeat / 10)),
-        asyncio.create_task(watch_vitals(recorder)),
+        asyncio.create_task(record_loop_stalls(recorder, heartbeat / 10)),
+        asyncio.create_task(record_resource_usage(recorder)),
     ]
     async with connected(settings) as db:
         leftovers = Leftovers()
         monque = Monque(db, **_options(settings["options"]))
         Workload(recorder, heartbeat).register(monque)
-        listen(monque, recorder)
+        record_events(monque, recorder)
         recorder.note(
             "up",
             instance=monque.scheduler_instance_id,
@@ -125,23 +130,23 @@ async def work(settings: dict[str, Any], recorder: Recorder) -> None:
 
 
 def _options(options: dict[str, Any]) -> Any:
-    """Read options that came as JSON."""
+    """Convert options that were passed as JSON."""
     retention = options.get("job_retention")
     return options | {"job_retention": retention and JobRetention(**retention)}
 
 
 def main(settings: dict[str, Any]) -> None:
-    """Work as the settings say."""
+    """Work according to the settings."""
     recorder = Recorder(Path(settings["record"]))
-    # Until the instance takes over: told to stop before, this process has nothing to finish.
+    # Until the instance takes over the signal, this process has nothing to finish.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     for name in ("asyncio", "monque"):
-        logging.getLogger(name).addHandler(Complaints(recorder))
+        logging.getLogger(name).addHandler(ErrorLogRecorder(recorder))
     turn_forward(settings["clock_ahead"])
-    end_with_standard_input()
-    watch_for_starvation(recorder, settings["options"]["heartbeat_interval"] / 10)
-    if settings["sabotage"]:
-        SABOTAGE[settings["sabotage"]]()
+    exit_when_stdin_closes()
+    record_starvation(recorder, settings["options"]["heartbeat_interval"] / 10)
+    if settings["variant"]:
+        BROKEN_VARIANTS[settings["variant"]]()
     asyncio.run(work(settings, recorder))
 
 

@@ -1,4 +1,4 @@
-"""The jobs of a campaign: what they are called, what they do, and how many run at once."""
+"""The jobs of an experiment: their names, handlers and concurrency limits."""
 
 from __future__ import annotations
 
@@ -26,49 +26,49 @@ LIMITS = {
     "keyed": 3,
     "keyed-many": 3,
     "cron": 1,
-    "rude": 1,
+    "blocks-loop": 1,
     "poison": 1,
 }
 INSTANCE_LIMIT = 16
 
 
-class NastyError(Exception):
-    """An exception that cannot be put into words."""
+class UnprintableError(Exception):
+    """An exception whose `str` and `repr` raise."""
 
     def __str__(self) -> str:
-        raise RuntimeError("no words")
+        raise RuntimeError("unprintable")
 
     __repr__ = __str__
 
 
 class RootError(BaseException):
-    """Nothing that `except Exception` catches."""
+    """An exception that `except Exception` does not catch."""
 
 
-NASTY: dict[str, Callable[[], BaseException]] = {
-    "error": lambda: RuntimeError("as told"),
-    "base": lambda: RootError("as told"),
+HANDLER_ERRORS: dict[str, Callable[[], BaseException]] = {
+    "error": lambda: RuntimeError("on purpose"),
+    "base": lambda: RootError("on purpose"),
     "exit": lambda: SystemExit(3),
-    "interrupt": lambda: KeyboardInterrupt("as told"),
-    "generator": lambda: GeneratorExit("as told"),
-    "stop": lambda: StopIteration("as told"),
-    "cancelled": lambda: asyncio.CancelledError("as told"),
-    "speechless": NastyError,
-    "group": lambda: BaseExceptionGroup("as told", [RootError("one"), ValueError("two")]),
+    "interrupt": lambda: KeyboardInterrupt("on purpose"),
+    "generator": lambda: GeneratorExit("on purpose"),
+    "stop": lambda: StopIteration("on purpose"),
+    "cancelled": lambda: asyncio.CancelledError("on purpose"),
+    "unprintable": UnprintableError,
+    "group": lambda: BaseExceptionGroup("on purpose", [RootError("one"), ValueError("two")]),
     "surrogate": lambda: RuntimeError("\ud800\x00"),
     "endless": lambda: RuntimeError("x" * 1_000_000),
 }
 
 
 class Workload:
-    """The handlers of a worker process; each writes down when it begins and ends."""
+    """The handlers of a worker process; each records its beginning and end."""
 
     def __init__(self, recorder: Recorder, heartbeat: float) -> None:
         self._recorder = recorder
         self._heartbeat = heartbeat
 
     def register(self, monque: Monque) -> None:
-        """Give the handlers to an instance."""
+        """Register the handlers with an instance."""
         for name, limit in LIMITS.items():
             handler = self._in_thread if name == "thread" else self._on_loop
             monque.worker(name, handler, concurrency=limit)
@@ -80,7 +80,7 @@ class Workload:
             await self._act(job)
             how = "raised" if _raises(job) else "ok"
             if how == "raised":
-                raise _nasty(job)
+                raise _error_of(job)
         finally:
             self._end(job, how)
 
@@ -89,11 +89,11 @@ class Workload:
         time.sleep(job.data.get("seconds", 0))
         if _raises(job):
             self._end(job, "raised")
-            raise _nasty(job)
+            raise _error_of(job)
         self._end(job, "ok")
 
     async def _act(self, job: Job[dict[str, Any]]) -> None:
-        if job.name == "rude":
+        if job.name == "blocks-loop":
             self._block()
         if job.name == "poison":
             self._recorder.note("fault", kind="poison", for_ever=True)
@@ -101,26 +101,30 @@ class Workload:
         await asyncio.sleep(job.data.get("seconds", 0))
 
     def _block(self) -> None:
-        """Keep the event loop from everything, heartbeats included."""
+        """Block the event loop, including heartbeats."""
         seconds = 4 * self._heartbeat
-        # Before, for it may be killed meanwhile.
+        # Recorded in advance, because the process may be killed meanwhile.
         self._recorder.note("fault", kind="blocked loop", lasts=int(seconds * SECOND))
         time.sleep(seconds)
 
     def _begin(self, job: Job[dict[str, Any]]) -> None:
         self._recorder.note(
-            "run", job=str(job.id), token=str(job.claim_token), name=job.name, claims=job.claims
+            "run started",
+            job=str(job.id),
+            token=str(job.claim_token),
+            name=job.name,
+            claims=job.claims,
         )
 
     def _end(self, job: Job[dict[str, Any]], how: str) -> None:
-        self._recorder.note("ran", job=str(job.id), token=str(job.claim_token), how=how)
+        self._recorder.note("run ended", job=str(job.id), token=str(job.claim_token), how=how)
 
 
 def _raises(job: Job[dict[str, Any]]) -> bool:
-    """Tell whether this run is to fail: the first so many do, counted by what was recorded."""
+    """Return whether this run has to fail: the first runs do, by the stored fail count."""
     return job.fail_count < int(job.data.get("failures", 0))
 
 
-def _nasty(job: Job[dict[str, Any]]) -> BaseException:
-    """Give what this job is to raise."""
-    return NASTY[job.data["nasty"]]()
+def _error_of(job: Job[dict[str, Any]]) -> BaseException:
+    """Return the exception that this job has to raise."""
+    return HANDLER_ERRORS[job.data["error"]]()

@@ -1,6 +1,6 @@
 """A source collection with one task on it.
 
-Making a database with its indexes takes longer than most of these tests, so they share one.
+Creating a database with its indexes takes longer than most of these tests, so they share one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def shared_database(uri: str) -> Iterator[str]:
-    """Give the name of a database with the indexes of the records of `orders`."""
+    """Yield the name of a database with the indexes of the records of `orders`."""
     name = f"test_{uuid4().hex}"
     with MongoClient[dict[str, Any]](uri) as client:
         client[name]["orders_tasks"].create_indexes(list(task_indexes()))
@@ -33,7 +33,7 @@ def shared_database(uri: str) -> Iterator[str]:
 
 @pytest.fixture
 async def bench(shared_database: str, client: AsyncMongoClient[dict[str, Any]]) -> TaskBench:
-    """Give the empty collection `orders` with the task `invoice`, which watches all of it."""
+    """Yield an empty collection `orders` with the task `invoice`, which watches all fields."""
     bench = TaskBench(client[shared_database])
     await bench.source.delete_many({})
     await bench.records.delete_many({})
@@ -43,7 +43,7 @@ async def bench(shared_database: str, client: AsyncMongoClient[dict[str, Any]]) 
 
 @pytest.fixture
 async def own_bench(db: AsyncDatabase[dict[str, Any]]) -> TaskBench:
-    """Give the same in a database of its own, for tests that change more than documents."""
+    """Yield the same in a database of its own, for tests that change more than documents."""
     bench = TaskBench(db)
     await bench.prepare()
     bench.define()

@@ -1,4 +1,4 @@
-"""Every hot query on records examines about as much as it returns, among 24,000 of them."""
+"""Every hot query on 24,000 records examines about as much as it returns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DAY: Final = timedelta(days=1)
 
 
 def records() -> Iterator[dict[str, Any]]:
-    """Make records as they are after some weeks: mostly done, some to do, few running."""
+    """Store records as they are after some weeks: mostly completed, some pending, few running."""
     chance = random.Random(7)
     for id in range(DOCUMENTS):
         for task in TASKS:
@@ -60,7 +60,7 @@ def records() -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def crowd(uri: str) -> Iterator[str]:
-    """Give the name of a database full of records."""
+    """Yield the name of a database full of records."""
     name = f"test_{uuid4().hex}"
     with MongoClient[dict[str, Any]](uri) as client:
         db = client[name]
@@ -73,7 +73,7 @@ def crowd(uri: str) -> Iterator[str]:
 
 @pytest.fixture
 def plans(crowd: str, uri: str, log: CommandLog) -> Iterator[Plans]:
-    """Give the plans of the commands on the records."""
+    """Return the plans of the commands on the records."""
     with MongoClient[dict[str, Any]](uri) as client:
         plans = Plans(client[crowd], "orders_tasks")
         log.on_sending = plans.explain
@@ -82,7 +82,7 @@ def plans(crowd: str, uri: str, log: CommandLog) -> Iterator[Plans]:
 
 @pytest.fixture
 async def bench(crowd: str, uri: str, log: CommandLog, plans: Plans) -> AsyncIterator[TaskBench]:
-    """Give a bench whose commands are explained as they are sent."""
+    """Yield a bench whose commands are explained as they are sent."""
     async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
         bench = TaskBench(client[crowd])
         for task in TASKS:
@@ -146,7 +146,7 @@ class TestRunning:
     async def test_renewal(self, bench: TaskBench, plans: Plans) -> None:
         records = await a_batch(bench, 30)
         plans.made.clear()
-        assert await bench.outcomes().renew(records, after(1)) == set()
+        assert await bench.outcomes().renew(records, after(1)) == {}
         assert_tight(plans, count=1)
 
     async def test_renewal_of_what_was_partly_lost(self, bench: TaskBench, plans: Plans) -> None:
@@ -177,7 +177,7 @@ class TestPlanning:
             plans = Plans(client[crowd], "orders")
 
             def explain(name: str, command: Mapping[str, Any]) -> None:
-                # The server explains no run of a pipeline that writes, so of what it reads.
+                # The server does not explain pipelines with `$merge`, so explain their read part.
                 stages = [stage for stage in command.get("pipeline", ()) if "$merge" not in stage]
                 plans.explain(name, {**command, "pipeline": stages} if stages else command)
 

@@ -1,4 +1,4 @@
-"""Records as a list: pages, counts, retries and figures, across collections and databases."""
+"""Listing records: pages, counts, retries and statistics, across collections and databases."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pymongo import AsyncMongoClient, MongoClient
 from monque_core.errors import InvalidCursorError
 from monque_core.store.driver import Driver
 from monque_core.store.leases import Leases
+from monque_core.store.paging import PageRequest
 from monque_core.store.tasks.indexes import task_indexes
 from monque_core.store.tasks.listing import TaskListing
 from monque_core.store.tasks.planner_state import LEADER, ParkedDocument, PlannerState
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
     from pymongo.asynchronous.database import AsyncDatabase
 
+    from monque_core.store.paging import Direction
+    from monque_core.tasks.views import TaskPage
     from tests.conftest import AnyDatabase
 
     Db = AsyncDatabase[dict[str, Any]]
@@ -38,25 +41,36 @@ if TYPE_CHECKING:
 EVERYTHING = TaskSelector()
 
 
+async def page_of(
+    listing: TaskListing,
+    selector: TaskSelector,
+    limit: int,
+    cursor: str | None = None,
+    direction: Direction = "forward",
+) -> TaskPage:
+    request = PageRequest.parse(selector.identity, limit, cursor, direction)
+    return await listing.page(selector, request)
+
+
 class Shop:
-    """Records of tasks on some collections, put there as they are."""
+    """Records of tasks on several collections, stored as they are."""
 
     def __init__(self, db: Db, handle: Driver) -> None:
         self.db = db
         meta = handle.collection("monque_jobs_meta")
-        self.progress = PlannerState(meta)
+        self.planner_state = PlannerState(meta)
         self.leases = Leases(meta)
-        self.listing = TaskListing(handle, self.progress)
-        self.statistics = TaskStatistics(handle, self.progress, self.leases)
+        self.listing = TaskListing(handle, self.planner_state)
+        self.statistics = TaskStatistics(handle, self.planner_state, self.leases)
 
     async def declare(self, name: str, collection: str = "orders", **options: Any) -> None:
         database = options.pop("database", self.db.name)
-        await self.progress.declare(a_declaration(database, collection, name, **options), NOW)
+        await self.planner_state.declare(a_declaration(database, collection, name, **options), NOW)
 
     async def put(
         self, name: str = "invoice", collection: str = "orders", **fields: Any
     ) -> dict[str, Any]:
-        """Put a record, due now unless a field says otherwise."""
+        """Store a record, due now unless a field says otherwise."""
         database = fields.pop("database", self.db.name)
         record = {
             "_id": ObjectId(),
@@ -73,16 +87,16 @@ class Shop:
         return record
 
     async def ids(self, selector: TaskSelector = EVERYTHING, size: int = 3) -> list[Any]:
-        """Read the whole list, page by page, there and back again."""
-        pages = [await self.listing.page(selector, size)]
+        """Read the whole list, page by page, forward and backward."""
+        pages = [await page_of(self.listing, selector, size)]
         assert not pages[0].has_previous
         while pages[-1].has_next:
-            pages.append(await self.listing.page(selector, size, pages[-1].cursor))
+            pages.append(await page_of(self.listing, selector, size, pages[-1].cursor))
             assert pages[-1].has_previous
         way_back = [pages[-1]]
         while way_back[-1].has_previous:
             cursor = way_back[-1].cursor
-            way_back.append(await self.listing.page(selector, size, cursor, "backward"))
+            way_back.append(await page_of(self.listing, selector, size, cursor, "backward"))
         assert [page.tasks for page in reversed(way_back)] == [page.tasks for page in pages]
         return [task.id for page in pages for task in page.tasks]
 
@@ -97,7 +111,7 @@ class Shop:
 
 @pytest.fixture
 async def shop(db: Db) -> Shop:
-    """Give the tasks `invoice` and `remind` on `orders`, and `quote` on `offers`."""
+    """Yield the tasks `invoice` and `remind` on `orders`, and `quote` on `offers`."""
     shop = Shop(db, Driver(db))
     await shop.declare("invoice")
     await shop.declare("remind")
@@ -115,7 +129,7 @@ class TestAPage:
             lastError="no such customer",
             lastObservedValues={"total": 5},
         )
-        (task,) = (await shop.listing.page(EVERYTHING, 10)).tasks
+        (task,) = (await page_of(shop.listing, EVERYTHING, 10)).tasks
         assert (task.id, task.name, task.collection) == (stored["_id"], "invoice", "orders")
         assert (task.source_id, task.status, task.attempts) == ({"a": 1}, "failed", 2)
         assert (task.last_error, task.data, task.due_at) == ("no such customer", {"total": 5}, NOW)
@@ -128,28 +142,28 @@ class TestAPage:
 
     async def test_holds_still_while_records_come_and_go(self, shop: Shop) -> None:
         put = [await shop.put() for _ in range(6)]
-        first = await shop.listing.page(EVERYTHING, 2)
+        first = await page_of(shop.listing, EVERYTHING, 2)
         newer = await shop.put()
         await shop.db["orders_tasks"].delete_one({"_id": put[4]["_id"]})
-        second = await shop.listing.page(EVERYTHING, 2, first.cursor)
+        second = await page_of(shop.listing, EVERYTHING, 2, first.cursor)
         assert [task.id for task in second.tasks] == [put[3]["_id"], put[2]["_id"]]
-        back = await shop.listing.page(EVERYTHING, 2, second.cursor, "backward")
+        back = await page_of(shop.listing, EVERYTHING, 2, second.cursor, "backward")
         assert [task.id for task in back.tasks] == [newer["_id"], put[5]["_id"]]
 
     async def test_that_is_empty_is_an_end_that_records_can_be_added_to(self, shop: Shop) -> None:
-        assert (await shop.listing.page(EVERYTHING, 2)).cursor is None
+        assert (await page_of(shop.listing, EVERYTHING, 2)).cursor is None
         put = [await shop.put() for _ in range(2)]
-        page = await shop.listing.page(EVERYTHING, 2)
-        beyond = await shop.listing.page(EVERYTHING, 2, page.cursor, "backward")
+        page = await page_of(shop.listing, EVERYTHING, 2)
+        beyond = await page_of(shop.listing, EVERYTHING, 2, page.cursor, "backward")
         assert (list(beyond.tasks), beyond.has_next, beyond.has_previous) == ([], True, False)
         newer = await shop.put()
-        again = await shop.listing.page(EVERYTHING, 5, beyond.cursor, "backward")
+        again = await page_of(shop.listing, EVERYTHING, 5, beyond.cursor, "backward")
         assert [task.id for task in again.tasks] == [newer["_id"]]
-        forward = await shop.listing.page(EVERYTHING, 5, beyond.cursor)
+        forward = await page_of(shop.listing, EVERYTHING, 5, beyond.cursor)
         assert [task.id for task in forward.tasks] == [put[1]["_id"], put[0]["_id"]]
 
     async def test_misses_nothing_of_a_copied_collection(self, shop: Shop, db: Db) -> None:
-        """The copy has the very ids of the original, and every page ends between two of them."""
+        """The copy has the ids of the original, and every page ends between two equal ids."""
         copy = f"{db.name}_copy"
         await shop.declare("copied", database=copy)
         ids = [ObjectId() for _ in range(5)]
@@ -161,26 +175,26 @@ class TestAPage:
             assert await shop.ids(size=size) == expected
         await db.client.drop_database(copy)
 
-    async def test_leaves_out_what_is_no_record(
+    async def test_leaves_out_documents_that_are_not_records(
         self, shop: Shop, caplog: pytest.LogCaptureFixture
     ) -> None:
         await shop.put()
         await shop.put(status="lost")
         await shop.put(_id="stranger")
         await shop.put(attempts="many")
-        assert len((await shop.listing.page(EVERYTHING, 9)).tasks) == 1
+        assert len((await page_of(shop.listing, EVERYTHING, 9)).tasks) == 1
         assert "is left out" in caplog.text
 
     async def test_cannot_be_had_with_the_cursor_of_another_list(self, shop: Shop) -> None:
         for _ in range(3):
             await shop.put()
-        cursor = (await shop.listing.page(EVERYTHING, 1)).cursor
+        cursor = (await page_of(shop.listing, EVERYTHING, 1)).cursor
         assert cursor is not None
         for wrong in ("", "x", cursor[:-2], f"{cursor}A"):
             with pytest.raises(InvalidCursorError):
-                await shop.listing.page(EVERYTHING, 1, wrong)
+                await page_of(shop.listing, EVERYTHING, 1, wrong)
         with pytest.raises(InvalidCursorError, match="another filter"):
-            await shop.listing.page(TaskSelector(name="invoice"), 1, cursor)
+            await page_of(shop.listing, TaskSelector(name="invoice"), 1, cursor)
 
     async def test_can_be_had_from_every_kind_of_database(
         self, db: Db, any_db: AnyDatabase
@@ -239,7 +253,7 @@ class TestChoosing:
         assert await self.chosen(shop, error=part) == 1
 
     async def test_knows_tasks_that_no_instance_has_any_more(self, shop: Shop) -> None:
-        await shop.progress.declare(
+        await shop.planner_state.declare(
             a_declaration(shop.db.name, "bills", "old"), NOW - timedelta(days=9)
         )
         await shop.put("old", "bills")
@@ -249,14 +263,14 @@ class TestChoosing:
         ("option", "value", "words"),
         [
             ("status", "fail", "did you mean 'failed'"),
-            ("status", [], "one or some of 'pending'"),
-            ("status", 5, "one or some of 'pending'"),
+            ("status", [], "one or more of 'pending'"),
+            ("status", 5, "one or more of 'pending'"),
             ("error", "", "a text that is not empty"),
             ("collection", 5, "a text that is not empty"),
             ("name", "two words", "holds whitespace"),
         ],
     )
-    def test_refuses_what_cannot_be_meant(self, option: str, value: Any, words: str) -> None:
+    def test_refuses_bad_arguments(self, option: str, value: Any, words: str) -> None:
         with pytest.raises(ValueError, match=f"{option}=.*{words}"):
             TaskSelector(**{option: value})
 
@@ -341,11 +355,13 @@ class TestFigures:
         assert lags == {"invoice": timedelta(seconds=30), "remind": timedelta(0), "quote": None}
 
     async def test_tell_of_the_planning(self, shop: Shop, db: Db) -> None:
-        (invoice, *_) = await shop.progress.declarations(NOW)
+        (invoice, *_) = await shop.planner_state.declarations(NOW)
         assert invoice.reconciliation is not None
-        await shop.progress.mark_reconciled("invoice", invoice.reconciliation.ticket, NOW, 1)
-        await shop.progress.set_error("invoice", "bad filter", 1)
-        await shop.progress.park(ParkedDocument("invoice", db.name, "orders", None, "null", NOW), 1)
+        await shop.planner_state.mark_reconciled("invoice", invoice.reconciliation.ticket, NOW, 1)
+        await shop.planner_state.set_error("invoice", "bad filter", 1)
+        await shop.planner_state.park(
+            ParkedDocument("invoice", db.name, "orders", None, "null", NOW), 1
+        )
         (stats, *_) = (await shop.statistics.read(NOW)).tasks
         assert (stats.reconciled_at, stats.reconciling) == (NOW, False)
         assert (stats.parked, stats.error) == (1, "bad filter")
@@ -360,9 +376,9 @@ class TestFigures:
     async def test_tell_how_far_behind_the_slowest_stream_is(self, shop: Shop, db: Db) -> None:
         assert (await shop.statistics.read(NOW)).stream_lag is None
         await shop.declare("far", "orders", database="far-away")
-        await shop.progress.save_token(db.name, {"resume": {}}, after(-5), 1)
-        await shop.progress.save_token("far-away", {"resume": {}}, after(-60), 1)
-        await shop.progress.save_token("forgotten", {"resume": {}}, after(-9000), 1)
+        await shop.planner_state.save_token(db.name, {"resume": {}}, after(-5), 1)
+        await shop.planner_state.save_token("far-away", {"resume": {}}, after(-60), 1)
+        await shop.planner_state.save_token("forgotten", {"resume": {}}, after(-9000), 1)
         assert (await shop.statistics.read(NOW)).stream_lag == timedelta(seconds=60)
 
     async def test_are_none_where_nothing_is_declared(self, db: Db) -> None:
@@ -371,7 +387,7 @@ class TestFigures:
 
 @pytest.fixture(scope="module")
 def crowd(uri: str) -> Iterator[str]:
-    """Give the name of a database with 20,000 records."""
+    """Yield the name of a database with 20,000 records."""
     name, chance = f"test_{uuid4().hex}", random.Random(7)
     with MongoClient[dict[str, Any]](uri) as client:
         records = client[name]["orders_tasks"]
@@ -420,24 +436,24 @@ class TestAmongMany:
         ],
         ids=str,
     )
-    async def test_a_page_reads_hardly_more_than_it_shows(
+    async def test_a_page_examines_hardly_more_than_it_returns(
         self, looking: tuple[Shop, Plans], options: dict[str, Any]
     ) -> None:
         shop, plans = looking
         selector = TaskSelector(**options)
-        first = await shop.listing.page(selector, 20)
-        second = await shop.listing.page(selector, 20, first.cursor)
-        await shop.listing.page(selector, 20, second.cursor, "backward")
+        first = await page_of(shop.listing, selector, 20)
+        second = await page_of(shop.listing, selector, 20, first.cursor)
+        await page_of(shop.listing, selector, 20, second.cursor, "backward")
         assert plans.made
         for plan in plans.made:
-            # Each pair of a name and a status is a range of its own, and one task of four is meant.
+            # Each pair of a name and a status is one index range, and one task of four is selected.
             assert "COLLSCAN" not in plan.stages, str(plan)
             assert plan.keys <= 2 * plan.returned + 2 * 20, str(plan)
             assert plan.docs <= plan.returned + 20, str(plan)
         if "source_id" not in options:
             assert_sorted_by_the_index(plans.made)
 
-    async def test_figures_are_counted_on_the_index(self, looking: tuple[Shop, Plans]) -> None:
+    async def test_statistics_are_counted_on_the_index(self, looking: tuple[Shop, Plans]) -> None:
         shop, plans = looking
         stats = await shop.statistics.read(NOW)
         assert sum(task.total for task in stats.tasks) == 20_000

@@ -1,4 +1,4 @@
-"""Keeping claims alive, and writing down how their runs end."""
+"""Renewing claims of records, and writing the outcomes of their runs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from bson import ObjectId
-from pymongo.errors import OperationFailure
+from pymongo.errors import OperationFailure, WriteError
 
+from monque_core.jobs.retry import Fixed
 from monque_core.store.tasks.outcomes import TaskSettlement
 from monque_core.tasks.outcome import (
     RELEASED,
@@ -20,7 +21,6 @@ from monque_core.tasks.outcome import (
     Retrying,
 )
 from monque_core.tasks.record import Execution, RunSummary, TaskRecord
-from monque_core.tasks.retry import Fixed
 from tests.support.task_bench import NOW, VISIBILITY, TaskBench, after
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ LATER = after(1000)
 
 
 async def a_claim(bench: TaskBench, id: Any = 1, **fields: Any) -> TaskRecord:
-    """Plan and claim a record, which has had one failed run before."""
+    """Plan and claim a record that has had one failed run before."""
     await bench.put(id, n=1)
     before: dict[str, Any] = {"attempts": 1, "firstErrorAt": after(-50), "lastError": "before"}
     await bench.edit(id, **before | fields)
@@ -41,7 +41,7 @@ async def a_claim(bench: TaskBench, id: Any = 1, **fields: Any) -> TaskRecord:
 
 
 async def soil(bench: TaskBench, id: Any = 1, now: Any = START) -> None:
-    """Change the document while it is worked on."""
+    """Change the document while its record is being processed."""
     await bench.put(id, now=now, n=2)
     assert (await bench.record(id))["status"] == "processing_dirty"
 
@@ -108,7 +108,7 @@ class TestOutcome:
     @pytest.mark.parametrize("reset", [True, False])
     @pytest.mark.parametrize("kind", CLEAN)
     async def test_of_a_dirty_run(self, bench: TaskBench, kind: str, reset: bool) -> None:
-        bench.define(retry=Fixed(5, reset_on_change=reset))
+        bench.define(retry=Fixed(5), reset_on_change=reset)
         record = await a_claim(bench)
         await soil(bench)
         verdict = await bench.settle(record, CLEAN[kind][0], END)
@@ -130,7 +130,7 @@ class TestOutcome:
         record = await a_claim(bench, nextRunAt=NOW)
         await soil(bench)
         await bench.settle(record, SUCCEEDED, after(3))
-        # Changed at 1 s: due at 4 s, and at 5 s whatever comes; not three seconds from now.
+        # Changed at 1 s: due at 4 s, and at 5 s at the latest; not three seconds from now.
         assert (await bench.record())["nextRunAt"] == after(5)
         await bench.put(1, now=after(4.9), n=3)
         assert (await bench.record())["nextRunAt"] == after(5)
@@ -224,7 +224,9 @@ class TestLostClaim:
         record = await a_claim(bench)
         taken = await bench.edit(**TAKEN[how])
         assert await bench.settle(record, CLEAN[kind][0], END) == "lost"
-        assert await bench.outcomes().renew([record], END) == {(record.id, record.claim_token)}
+        assert await bench.outcomes().renew([record], END) == {
+            (record.id, record.claim_token): "lost"
+        }
         assert await bench.record() == taken
 
     async def test_is_told_apart_within_a_batch(self, bench: TaskBench) -> None:
@@ -241,7 +243,7 @@ class TestLostClaim:
         record = await a_claim(bench)
         first = await bench.settle(record, Retrying("oops", LATER), END)
         stored = await bench.record()
-        # Its reply was lost, so it is written again.
+        # The reply was lost, so the outcome is written again.
         assert await bench.settle(record, Retrying("oops", LATER), after(9)) == first
         assert await bench.record() == stored
 
@@ -255,7 +257,7 @@ class TestLostClaim:
 
     async def test_of_nothing_is_nothing(self, bench: TaskBench) -> None:
         assert await bench.outcomes().settle([], END) == []
-        assert await bench.outcomes().renew([], END) == set()
+        assert await bench.outcomes().renew([], END) == {}
 
 
 class TestRenewal:
@@ -263,21 +265,23 @@ class TestRenewal:
         records = [await a_claim(bench, n) for n in range(3)]
         await soil(bench, 1)
         before = [await bench.record(n) for n in range(3)]
-        assert await bench.outcomes().renew(records, END) == set()
+        assert await bench.outcomes().renew(records, END) == {}
         locked = {"nextRunAt": END + VISIBILITY}
         assert [await bench.record(n) for n in range(3)] == [one | locked for one in before]
 
     async def test_also_revives_a_lock_that_nobody_took_over(self, bench: TaskBench) -> None:
         record = await a_claim(bench)
         late = START + 2 * VISIBILITY
-        assert await bench.outcomes().renew([record], late) == set()
+        assert await bench.outcomes().renew([record], late) == {}
         assert await bench.queue("other").claim_first("invoice", ObjectId(), late) is None
 
     async def test_leaves_what_is_settled(self, bench: TaskBench) -> None:
         record = await a_claim(bench)
         await bench.settle(record, SUCCEEDED, END)
         stored = await bench.record()
-        assert await bench.outcomes().renew([record], after(9)) == {(record.id, record.claim_token)}
+        assert await bench.outcomes().renew([record], after(9)) == {
+            (record.id, record.claim_token): "lost"
+        }
         assert await bench.record() == stored
 
     async def test_tells_two_runs_of_one_record_apart(self, bench: TaskBench) -> None:
@@ -285,7 +289,17 @@ class TestRenewal:
         running = await bench.claim(now=START + VISIBILITY)
         assert running.id == stalled.id
         lost = await bench.outcomes().renew([stalled, running], START + VISIBILITY)
-        assert lost == {(stalled.id, stalled.claim_token)}
+        assert lost == {(stalled.id, stalled.claim_token): "lost"}
+
+    async def test_of_one_that_is_rejected_costs_no_other(self, own_bench: TaskBench) -> None:
+        records = [await a_claim(own_bench, n) for n in range(3)]
+        name = own_bench.records.name
+        strict = {"sourceDocId": {"$ne": 0}}
+        await own_bench.records.database.command("collMod", name, validator=strict)
+        with pytest.raises(WriteError):
+            await own_bench.outcomes().renew(records, after(9))
+        locks = [(await own_bench.record(n))["nextRunAt"] for n in range(3)]
+        assert locks[0] < locks[1] == locks[2] == after(9) + VISIBILITY
 
 
 class TestCompletionInATransaction:

@@ -1,4 +1,4 @@
-"""From documents as they are now to records that are due."""
+"""From the current documents to records that are due."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 from bson import Binary, Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
 
 from monque_core.errors import MonqueConnectionError
-from monque_core.store.tasks.plan_updates import JobStreams
+from monque_core.jobs.retry import Fixed
+from monque_core.store.tasks.plan_updates import ChangedDocuments
 from monque_core.store.tasks.plan_writer import LARGEST_SNAPSHOT_BYTES, TaskBrokenError
 from monque_core.store.tasks.queue import TaskCandidate
-from monque_core.tasks.retry import Fixed
 from tests.support.payloads import ONE_OF_EACH
 from tests.support.task_bench import LATEST, NOW, TaskBench, after
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     Db = AsyncDatabase[dict[str, Any]]
 
 AN_ID = ObjectId()
-RESETTING = Fixed(5)
-COUNTING = Fixed(5, reset_on_change=False)
 IDS: dict[str, Any] = {
     "int": 7,
     "int64": Int64(2**40),
@@ -56,7 +54,7 @@ IDS: dict[str, Any] = {
 
 
 async def written(client: AsyncMongoClient[dict[str, Any]], bench: TaskBench) -> int:
-    """Count what was ever written to the records."""
+    """Count all writes to the records."""
     namespace = f"{bench.database}.{bench.records.name}"
     return await client["local"]["oplog.rs"].count_documents({"ns": namespace})
 
@@ -118,7 +116,7 @@ class TestNewRecord:
         await bench.source.insert_one({"_id": 1, "n": 1})
         await bench.plan(1)
         await bench.edit(status="completed", nextRunAt=None)
-        # MongoDB takes these for one id, so a stream may tell of both.
+        # MongoDB treats these as one id, so a stream may report both.
         assert (await bench.plan(1, 1.0)).matched == 1
         assert (await bench.record())["status"] == "completed"
         assert await bench.records.count_documents({}) == 1
@@ -142,7 +140,7 @@ class TestNewRecord:
             abroad.define()
             await abroad.source.insert_one({"_id": 1, "n": 1})
             declaration = abroad.definitions["invoice"].declaration
-            planned = await bench.planning.plan(declaration, JobStreams([1]), NOW, 1)
+            planned = await bench.plan_writer.plan(declaration, ChangedDocuments([1]), NOW, 1)
             assert planned.matched == 1
             assert (await abroad.record())["lastObservedValues"] == {"n": 1}
             assert await bench.records.count_documents({}) == 0
@@ -387,7 +385,7 @@ class TestLeaving:
         await bench.put(2, n=1, term=3)
         await bench.plan(1, task="ship")
         declaration = bench.definitions["invoice"].declaration
-        await bench.planning.rearm_all(declaration, LATEST, after(1), 2)
+        await bench.plan_writer.rearm_all(declaration, LATEST, after(1), 2)
         assert "lastObservedValues" not in await bench.record(1)
         assert (await bench.record(1))["unmatchedAt"] == after(1)
         assert "lastObservedValues" in await bench.record(2), "a newer leader has seen it"
@@ -395,7 +393,7 @@ class TestLeaving:
 
 
 class TestReplay:
-    """A change stream is read again from its last saved token."""
+    """A change stream is read again from its last saved resume token."""
 
     @pytest.mark.parametrize("term", [1, 2])
     async def test_of_a_delete_undoes_nothing_that_was_planned_after_it(
@@ -466,11 +464,11 @@ class TestReplay:
         await bench.put(1, n=1)
         dropped_at = await bench.cluster_time()
         await bench.put(2, n=1)
-        # What was planned before this version has no time.
+        # Records that were planned before this version have no time.
         await bench.edit(1, lastObservedAt=None)
         planned = await bench.record(2)
         declaration = bench.definitions["invoice"].declaration
-        await bench.planning.rearm_all(declaration, dropped_at, after(1), 1)
+        await bench.plan_writer.rearm_all(declaration, dropped_at, after(1), 1)
         assert "lastObservedValues" not in await bench.record(1)
         assert await bench.record(2) == planned
 
@@ -501,7 +499,7 @@ class TestTerms:
         await bench.put(1, term=2, now=after(1), n=1)
         stored = await bench.record()
         assert (stored["plannedTerm"], stored["updatedAt"]) == (2, NOW)
-        # The former leader's flush read this before, and hides the next real change if it counts.
+        # The former leader's flush read this before; if it counted, it would hide the next change.
         await bench.put(1, term=1, now=after(2), n=0)
         assert await bench.record() == stored
 
@@ -568,7 +566,7 @@ class TestDebounce:
         assert (record["nextRunAt"], record["dueAt"]) == (after(3), after(1))
 
     @pytest.mark.parametrize("garbage", [None, "x", 5, [], {}])
-    async def test_gets_over_garbage(self, bench: TaskBench, garbage: Any) -> None:
+    async def test_survives_garbage(self, bench: TaskBench, garbage: Any) -> None:
         await bench.put(1, n=1)
         for fields in (
             {"dueAt": garbage},
@@ -605,7 +603,7 @@ class TestEachStatus:
     async def a_record(
         self, bench: TaskBench, status: str, attempts: int, reset: bool
     ) -> dict[str, Any]:
-        bench.define(retry=RESETTING if reset else COUNTING)
+        bench.define(retry=Fixed(5), reset_on_change=reset)
         await bench.put(1, n=1)
         is_over = status in ("completed", "failed", "nonsense")
         next_run_at = after(LOCK if status.startswith("processing") else RETRY_AT)
@@ -692,7 +690,7 @@ class TestBadDocuments:
         planned = await bench.plan(1, 2, 3)
         assert planned.parked_ids == [3]
         assert f"at most {LARGEST_SNAPSHOT_BYTES} fit" in str(planned.parked[0][1])
-        # What fits must still fit with a claim and its outcome on it.
+        # A record that fits must still fit with a claim and its outcome.
         await bench.source.update_one({"_id": 2}, {"$set": {"z": 1}})
         assert (await bench.plan(2, now=after(1))).parked == []
         claimed = await bench.queue().claim_batch(
@@ -702,7 +700,7 @@ class TestBadDocuments:
         )
         assert len(claimed) == 2
 
-    async def test_leave_their_neighbours_deletion_alone(self, bench: TaskBench) -> None:
+    async def test_do_not_affect_deletions_of_others(self, bench: TaskBench) -> None:
         bench.define(watch={"number": {"$toInt": "$text"}})
         await bench.source.insert_many([{"_id": n, "text": "1"} for n in range(4)])
         await bench.plan(*range(4))
@@ -741,7 +739,9 @@ class TestBrokenTask:
             await bench.plan(*range(8))
         assert caught.value.task == "invoice"
         assert caught.value.__cause__ is not None
-        assert not await bench.planning.works_at_all(bench.definitions["invoice"].declaration, NOW)
+        assert not await bench.plan_writer.works_at_all(
+            bench.definitions["invoice"].declaration, NOW
+        )
 
     async def test_is_one_whose_records_have_no_index(self, own_bench: TaskBench) -> None:
         await own_bench.source.insert_one({"_id": 1})
@@ -757,7 +757,7 @@ class TestBrokenTask:
 
     async def test_is_not_every_task(self, bench: TaskBench) -> None:
         declaration = bench.define(watch={"number": {"$toInt": "$text"}}).declaration
-        assert await bench.planning.works_at_all(declaration, NOW)
+        assert await bench.plan_writer.works_at_all(declaration, NOW)
 
     async def test_is_not_one_whose_planning_was_interrupted(
         self, client: AsyncMongoClient[dict[str, Any]], bench: TaskBench

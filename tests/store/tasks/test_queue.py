@@ -1,4 +1,4 @@
-"""Looking for due records, and claiming them."""
+"""Finding due records, and claiming them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from bson import Decimal128, ObjectId
 
+from monque_core.jobs.retry import Fixed
 from monque_core.store.quarantine import Rejected
 from monque_core.store.tasks.queue import ExhaustedRecord, TaskCandidate
 from monque_core.tasks.outcome import SUCCEEDED
 from monque_core.tasks.record import TaskRecord
-from monque_core.tasks.retry import Fixed
 from tests.support.task_bench import NOW, VISIBILITY, TaskBench, after
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ TOKEN = ObjectId()
 
 
 async def put(bench: TaskBench, id: Any = 1, task: Any = "invoice", **fields: Any) -> ObjectId:
-    """Put a due record into the collection as it is; None leaves a field out."""
+    """Store a due record as it is; None leaves a field out."""
     document: dict[str, Any] = {
         "_id": ObjectId(),
         "task": task,
@@ -45,7 +45,7 @@ async def put(bench: TaskBench, id: Any = 1, task: Any = "invoice", **fields: An
 
 
 async def put_running(bench: TaskBench, id: Any = 1, **fields: Any) -> ObjectId:
-    """Put a record whose process died, and whose lock has expired."""
+    """Store a record whose process died, and whose lock has expired."""
     running: dict[str, Any] = {
         "status": "processing",
         "attempts": 1,
@@ -123,7 +123,7 @@ class TestLook:
     async def test_leaves_locks_alone_that_could_not_be_renewed(self, bench: TaskBench) -> None:
         await put_running(bench, 1)
         await put(bench, 2)
-        # MongoDB took 20 seconds to answer, and a lock of 60 is renewed every 12.
+        # MongoDB took 20 seconds to answer, and a lock of 60 seconds is renewed every 12.
         bench.handle.connectivity.made(time.monotonic() - 20)
         queue = bench.queue()
         assert len(await queue.look(["invoice"], 10, NOW)) == 1
@@ -275,7 +275,7 @@ class TestTakeover:
 
     @pytest.mark.parametrize("reset", [True, False])
     async def test_of_a_dirty_one_is_for_the_new_state(self, bench: TaskBench, reset: bool) -> None:
-        bench.define(retry=Fixed(1, max_attempts=3, reset_on_change=reset))
+        bench.define(retry=Fixed(1, max_attempts=3), reset_on_change=reset)
         await put_running(bench, status="processing_dirty", attempts=3, firstErrorAt=after(-9))
         record = await bench.claim()
         assert record.status == "processing"
@@ -323,7 +323,7 @@ class TestTakeover:
         taken = await bench.record()
         assert await bench.settle(stalled, SUCCEEDED, awake) == "lost"
         lost = await bench.outcomes().renew([stalled], awake)
-        assert lost == {(stalled.id, stalled.claim_token)}
+        assert lost == {(stalled.id, stalled.claim_token): "lost"}
         assert await bench.record() == taken
 
 

@@ -1,4 +1,4 @@
-"""Records of documents that are gone are found, and deleted in the end, but no others."""
+"""Records of deleted documents are found and eventually deleted, and no others."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def declaration(bench: TaskBench) -> Declaration:
 
 
 async def gone(bench: TaskBench, *ids: Any, at: Any = NOW) -> None:
-    """Have documents planned that are gone afterwards, which was planned, too."""
+    """Plan documents that are deleted afterwards, and plan the deletion."""
     for id in ids:
         await bench.put(id)
         await bench.source.delete_one({"_id": {"$eq": id}})
@@ -224,7 +224,7 @@ class TestCleaning:
     async def test_gets_past_what_stays_in_batches_of_any_size(
         self, bench: TaskBench, upkeep: RecordCleanup, together: bool
     ) -> None:
-        """All these have left the filter, but only the odd ones are gone."""
+        """All these documents left the filter, but only the odd ones are deleted."""
         bench.define(filter={"status": "paid"})
         for id in range(20):
             at = NOW if together else NOW + id // 4 * HOUR
@@ -261,7 +261,7 @@ class TestARace:
     async def racing(
         self, bench: TaskBench, uri: str
     ) -> AsyncIterator[Callable[[Callable[[Any], object]], Awaitable[int]]]:
-        """Give what cleans while something else happens right before the deletion."""
+        """Return a cleanup that calls a function right before the deletion."""
         with MongoClient[dict[str, Any]](uri) as blocking:
             db = blocking[bench.database]
 
@@ -318,7 +318,7 @@ class TestARace:
 
 @pytest.fixture(scope="module")
 def crowd(uri: str) -> Iterator[str]:
-    """Give the name of a database with 20,000 records, of which 2,000 are unmatched."""
+    """Yield the name of a database with 20,000 records, of which 2,000 are unmatched."""
     name = f"test_{uuid4().hex}"
     with MongoClient[dict[str, Any]](uri) as client:
         db = client[name]
@@ -356,7 +356,7 @@ class TestAmongMany:
             async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
                 yield RecordCleanup(Driver(client[crowd])), plans
 
-    async def test_orphans_are_looked_for_along_the_index(
+    async def test_orphans_are_found_by_the_index(
         self, looking: tuple[RecordCleanup, Plans], crowd: str
     ) -> None:
         upkeep, plans = looking
@@ -364,11 +364,11 @@ class TestAmongMany:
         for after in (None, LastId(2_001), LastId("300"), LastId(None)):
             page = await upkeep.orphans(task, after, 500)
             assert page.ids == []
-        # A key of another task lies between any two of this one.
+        # Between any two keys of this task lies a key of another one.
         assert_tight(plans, seeks=500, count=4)
         assert_sorted_by_the_index(plans.made)
 
-    async def test_cleaning_reads_only_what_is_unmatched(
+    async def test_cleanup_examines_only_unmatched_records(
         self, looking: tuple[RecordCleanup, Plans], crowd: str
     ) -> None:
         upkeep, plans = looking

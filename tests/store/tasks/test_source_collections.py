@@ -1,4 +1,4 @@
-"""What the sources tell: every change, every id, and each document as it is."""
+"""Source collections: every change, every id, and each document unchanged."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def sources(db: Db) -> SourceCollections:
 
 @pytest.fixture
 async def stream(db: Db, sources: SourceCollections) -> AsyncIterator[SourceStream]:
-    """Give a stream on `orders` and `offers`."""
+    """Yield a stream on `orders` and `offers`."""
     stream = await sources.open(db.name, ["orders", "offers"], longest_wait=MOMENT)
     yield stream
     await stream.close()
@@ -86,7 +86,7 @@ async def next_change(stream: SourceStream) -> tuple[str, str, Any]:
 
 
 async def changes_until_quiet(stream: SourceStream) -> list[tuple[str, str, Any]]:
-    """Read all there is; the last of it is a mark that the test has made."""
+    """Read all changes up to a marker that the test writes."""
     seen = []
     while (change := await next_change(stream)) != ("orders", "changed", "mark"):
         seen.append(change)
@@ -115,21 +115,21 @@ class TestEveryKindOfDatabase:
         await again.close()
         await handle.dismiss_threads()
 
-    async def test_lets_a_waiting_reader_go_at_once_or_nearly_so(
+    async def test_releases_a_waiting_reader_almost_at_once(
         self, db: Db, any_db: AnyDatabase
     ) -> None:
         handle = Driver(any_db)
         stream = await SourceCollections(handle).open(db.name, ["orders"])
         reader = asyncio.create_task(next_change(stream))
         await asyncio.sleep(0.1)
-        # Nothing else would end it: there is no change to come.
+        # Nothing else would end the read: there is no further change.
         reader.cancel()
         await asyncio.wait([reader])
         await stream.close()
         await handle.dismiss_threads()
         assert reader.cancelled()
 
-    async def test_gives_what_a_cancelled_reader_was_about_to_get_to_the_next(
+    async def test_returns_the_change_of_a_cancelled_reader_to_the_next_one(
         self, db: Db, any_db: AnyDatabase
     ) -> None:
         handle = Driver(any_db)
@@ -216,7 +216,7 @@ class TestAStream:
             ("orders", "deleted", 0),
         ]
 
-    async def test_never_carries_documents(self, db: Db, uri: str) -> None:
+    async def test_never_contains_documents(self, db: Db, uri: str) -> None:
         received: list[dict[str, Any]] = []
 
         class Replies(CommandLog):
@@ -292,7 +292,7 @@ class TestACollectionAsAWhole:
         await db.client.drop_database(db.name)
         seen = [await next_change(stream) for _ in range(4)]
         assert seen[:2] == [("orders", "changed", 1), ("orders", "replaced", None)]
-        # Once by the collection's own end, and then with all the others.
+        # Once for the collection's own end, and then together with all the others.
         assert seen[2:] == [("orders", "replaced", None), ("offers", "replaced", None)]
         with pytest.raises(EOFError, match="the server ended the change stream"):
             await next_change(stream)
@@ -371,7 +371,7 @@ class TestResuming:
 
 @pytest.fixture(scope="module")
 def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalMongo]:
-    """Give a server that hardly remembers anything, and fails when it is told to."""
+    """Yield a server with a tiny oplog whose commands can be made to fail."""
     program = tmp_path_factory.mktemp("forgetful") / "mongod"
     options = "--oplogSize 1 --syncdelay 1 --setParameter enableTestCommands=1"
     program.write_text(f'#!/bin/sh\nexec "{find_mongod()}" "$@" {options}\n')
@@ -451,7 +451,7 @@ class TestLosingHistory:
             await sources.open("shop", ["orders"], stream.token)
         await shop.client.admin.command("configureFailPoint", "failCommand", mode="off")
 
-    async def test_is_no_matter_of_being_allowed(self, shop: Db) -> None:
+    async def test_is_not_reported_for_missing_privileges(self, shop: Db) -> None:
         await self.fail(shop, "aggregate", 13)
         with pytest.raises(ChangeStreamUnavailableError):
             await SourceCollections(Driver(shop)).open(

@@ -1,4 +1,4 @@
-"""What an operator, and a new version of a task, do to records."""
+"""Transitions of records by an operator, and by a new version of a task."""
 
 from __future__ import annotations
 

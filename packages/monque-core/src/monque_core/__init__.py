@@ -21,6 +21,7 @@ from monque_core.errors import (
 from monque_core.jobs.backoff import backoff_delay
 from monque_core.jobs.cron import next_cron_run
 from monque_core.jobs.job import Job, JobStatus
+from monque_core.jobs.retry import Cron, Exponential, Fixed, Linear, Retry, Series
 from monque_core.jobs.selector import JobSelector
 from monque_core.jobs.views import JobPage, QueueStats, QueueView, QueueWorker
 from monque_core.local import LocalMongo
@@ -33,6 +34,9 @@ from monque_core.sync.monque import SyncMonque
 __all__ = [
     "AggregationTimeoutError",
     "Clock",
+    "Cron",
+    "Exponential",
+    "Fixed",
     "InvalidCronError",
     "InvalidCursorError",
     "InvalidJobError",
@@ -43,6 +47,7 @@ __all__ = [
     "JobStateError",
     "JobStatus",
     "LeadershipLostError",
+    "Linear",
     "LocalMongo",
     "Monque",
     "MonqueConnectionError",
@@ -55,6 +60,8 @@ __all__ = [
     "QueueWorker",
     "ReactiveOptions",
     "ReactiveTask",
+    "Retry",
+    "Series",
     "ServerClock",
     "ShutdownTimeoutError",
     "SyncMonque",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from monque_core.display import brief_repr
-from monque_core.jobs.cursor import Cursor
 from monque_core.jobs.rules import check_id, check_name, check_whole_number
 from monque_core.jobs.selector import JobSelector, check_selector
-from monque_core.jobs.views import JobPage, QueueStats, QueueView, QueueWorker
+from monque_core.jobs.views import QueueStats, QueueView, QueueWorker
 from monque_core.store.listing import Order, SortName
+from monque_core.store.paging import PageRequest
 from monque_core.store.selection import selected
 
 if TYPE_CHECKING:
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
     from monque_core.jobs.job import AnyJob
     from monque_core.jobs.selector import Statuses
+    from monque_core.jobs.views import JobPage
     from monque_core.options import Options
     from monque_core.scheduler.workers import Worker, Workers
+    from monque_core.store.paging import Direction
     from monque_core.store.statistics import Figures
     from monque_core.store.store import Store
 
@@ -72,7 +74,7 @@ class Inspector(ABC):
         *,
         cursor: str | None = None,
         limit: int = 50,
-        direction: Literal["forward", "backward"] = "forward",
+        direction: Direction = "forward",
         filter: JobSelector | None = None,
         sort: str = "-created_at",
     ) -> JobPage:
@@ -83,21 +85,11 @@ class Inspector(ABC):
         of any size.
         """
         order = _order(sort)
-        if direction not in ("forward", "backward"):
-            raise ValueError(f"direction={brief_repr(direction)} must be 'forward' or 'backward'")
-        check_whole_number(limit, field="limit", least=1)
         selector = JobSelector() if filter is None else check_selector(filter)
-        list_id = f"{sort} {selector.identity}"
-        known = None if cursor is None else Cursor.decode(cursor, list_id)
+        request = PageRequest.parse(f"{sort} {selector.identity}", limit, cursor, direction)
         chosen = self._selected(selector)
         await self.initialize()
-        listing = self._store.listing
-        if known is None or direction == "forward":
-            page = await listing.page_after(chosen, order, known, limit)
-        else:
-            page = await listing.page_before(chosen, order, known, limit)
-        place = None if page.cursor is None else page.cursor.encode(list_id)
-        return JobPage(page.jobs, place, page.has_next, page.has_previous)
+        return await self._store.listing.page(chosen, order, request)
 
     async def get_schedules(self, name: str | None = None) -> list[AnyJob]:
         """Return the recurring jobs, of all names or one, ordered by name."""

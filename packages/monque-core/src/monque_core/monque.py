@@ -23,7 +23,7 @@ from monque_core.reactive_admin import ReactiveAdmin
 from monque_core.registration import Registration
 from monque_core.scheduler.engine import Engine
 from monque_core.scheduler.event_publisher import EventPublisher
-from monque_core.scheduler.job_source import retry_policy
+from monque_core.scheduler.job_source import default_retry
 from monque_core.scheduler.lease import InstanceLease, adjust
 from monque_core.scheduler.loop import end
 from monque_core.scheduler.recovery import Recovery
@@ -167,7 +167,7 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, Registration, Isola
     async def run_until_idle(self, timeout: Duration | None = None) -> None:  # noqa: ASYNC109  # part of the contract
         """Return when nothing that has a worker here is due or running.
 
-        Retries and jobs in the future stay. JobStreams that reactive tasks are for are planned
+        Retries and jobs in the future stay. Changes that reactive tasks watch are planned
         before, if this instance leads. Starts the instance for as long as that takes if it
         is not running. Raises `TimeoutError` after so many seconds.
         """
@@ -308,7 +308,7 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, Registration, Isola
         return Recovery(
             self._store,
             options.clock,
-            retry_policy(options),
+            default_retry(options),
             options.heartbeat_interval,
             Runs[AnyJob](),
             Wakeups(self._workers),

@@ -1,31 +1,32 @@
-"""Looking at reactive tasks, and managing them."""
+"""The management API of reactive tasks: list, count, retry and reconcile."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from monque_core.display import brief_repr
 from monque_core.errors import MonqueError
-from monque_core.jobs.rules import check_name, check_whole_number
+from monque_core.jobs.rules import check_name
+from monque_core.store.paging import PageRequest
 from monque_core.tasks.selector import TaskSelector, check_storable_id
 
 if TYPE_CHECKING:
     from monque_core.options import Options
+    from monque_core.store.paging import Direction
     from monque_core.store.store import Store
     from monque_core.tasks.selector import TaskStatuses
     from monque_core.tasks.views import ReactiveStats, TaskPage
 
 
 class ReactiveAdmin(ABC):
-    """The part of `Monque` that shows what became of reactive tasks, and runs them again."""
+    """The part of `Monque` that lists task records and runs them again."""
 
     _options: Options
     _store: Store
 
     @abstractmethod
     async def initialize(self) -> None:
-        """Make the collection ready."""
+        """Create indexes, recover stale jobs, check the instance id."""
 
     async def get_reactive_tasks(
         self,
@@ -37,19 +38,17 @@ class ReactiveAdmin(ABC):
         error: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
-        direction: Literal["forward", "backward"] = "forward",
+        direction: Direction = "forward",
     ) -> TaskPage:
-        """Read a page of records, the newest first, of all tasks that were ever declared.
+        """Return a page of the records of all tasks that were ever declared, the newest first.
 
-        `collection` is the source collection, `error` a part of the last error. Hand back the
-        cursor of a page for the one after or before it.
+        `collection` is the source collection, `error` a part of the last error. Pass the cursor of
+        a page to get the one after or before it.
         """
         selector = self._selector(name, collection, status, source_id, error)
-        check_whole_number(limit, field="limit", least=1)
-        if direction not in ("forward", "backward"):
-            raise ValueError(f"direction={brief_repr(direction)} must be 'forward' or 'backward'")
+        request = PageRequest.parse(selector.identity, limit, cursor, direction)
         await self.initialize()
-        return await self._store.tasks.listing.page(selector, limit, cursor, direction)
+        return await self._store.tasks.listing.page(selector, request)
 
     async def count_reactive_tasks(
         self,
@@ -60,7 +59,7 @@ class ReactiveAdmin(ABC):
         source_id: Any = None,
         error: str | None = None,
     ) -> int:
-        """Count the records that `get_reactive_tasks` would show."""
+        """Return the number of records that `get_reactive_tasks` would list."""
         selector = self._selector(name, collection, status, source_id, error)
         await self.initialize()
         return await self._store.tasks.listing.count(selector)
@@ -75,16 +74,16 @@ class ReactiveAdmin(ABC):
         error: str | None = None,
         everything: bool = False,
     ) -> int:
-        """Run the chosen records again, with all their attempts, and tell how many.
+        """Run the selected records again, with all attempts, and return how many.
 
-        What runs at the moment runs once more afterwards. Choosing nothing means everything, and
-        must be asked for with `everything=True`.
+        Records that are running now run once more afterwards. Without any selection, pass
+        `everything=True` to run all records again.
         """
         selector = self._selector(name, collection, status, source_id, error)
         if selector == TaskSelector() and not everything:
             raise ValueError(
-                "retry_reactive_tasks() without a choice would run every task for every document "
-                "again; choose by name, collection, status, source_id or error, or pass "
+                "retry_reactive_tasks() without arguments would run every task for every document "
+                "again; select by name, collection, status, source_id or error, or pass "
                 "everything=True"
             )
         await self.initialize()
@@ -94,18 +93,18 @@ class ReactiveAdmin(ABC):
         return retried
 
     async def reconcile(self, name: str) -> None:
-        """Have the leader examine all documents of a task again, whatever it has seen of them."""
+        """Make the leader examine all documents of a task again."""
         check_name(name)
         await self.initialize()
         now = self._options.clock.now()
-        if not await self._store.tasks.progress.ask_reconcile(name, "it was asked for", now):
+        if not await self._store.tasks.planner_state.ask_reconcile(name, "it was requested", now):
             raise MonqueError(
-                f"there is no reactive task {name!r}: it is known once an instance that has it "
-                "was started"
+                f"unknown reactive task {name!r}: a task is known after an instance with it was "
+                "started"
             )
 
     async def get_reactive_stats(self) -> ReactiveStats:
-        """Count the records of each task in each status, and tell how far planning is."""
+        """Return statistics: the records of each task per status, and the delay of planning."""
         await self.initialize()
         return await self._store.tasks.statistics.read(self._options.clock.now())
 

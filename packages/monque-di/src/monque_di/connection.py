@@ -24,7 +24,7 @@ NativeDatabase: TypeAlias = AsyncDatabase[Any] | Database[Any]
 _EXPECTED = (
     "expected is one of: a PyMongo Database or AsyncDatabase; a client with the name of a "
     'database, as (client, "shop"); MongoEngine by an alias, by mongoengine.connection or by a '
-    "Document class; a Motor database; an initialised Beanie Document; or a provider or function "
+    "Document class; a Motor database; an initialized Beanie Document; or a provider or function "
     "that gives one of these"
 )
 _DATABASE_ATTRIBUTES = ("db", "database", "delegate")
@@ -151,7 +151,7 @@ def _of_class(kind: Any) -> object:
                 return getattr(kind, ask)().database
             except Exception as error:
                 raise MonqueConnectionError(
-                    f"the Beanie document {_shown(kind)} is not initialised: await "
+                    f"the Beanie document {_shown(kind)} is not initialized: await "
                     "init_beanie(…) before Monque starts"
                 ) from error
     engine = sys.modules.get("mongoengine")

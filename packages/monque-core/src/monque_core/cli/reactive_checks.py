@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from monque_core.cli.findings import Check, Database
-    from monque_core.store.tasks.planner_state import DeclaredTask
+    from monque_core.store.tasks.declarations import DeclaredTask
 
 _LONG_RECONCILIATION = timedelta(hours=1)
 _LONGEST_REASON = 200

@@ -1,4 +1,4 @@
-"""How long a failed job waits for its next run."""
+"""How long a failed job waits for its next run: exponential growth up to a cap, and jitter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from monque_core.durations import Duration
 
-_LARGEST_JITTER: Final = 0.5
+LARGEST_JITTER: Final = 0.5
 
 
 def backoff_delay(
@@ -26,25 +26,37 @@ def backoff_delay(
     *,
     uniform: Callable[[float, float], float] = random.uniform,
 ) -> timedelta:
-    """Give 2^fail_count times `base`, at most `cap`, then jittered; always more than nothing.
+    """Return 2^fail_count times `base`, at most `cap`, then jittered; always more than zero.
 
-    Durations are seconds or `timedelta`. A `jitter` of 0.1 spreads the delay by up to 10 % either
-    way, so that jobs which failed together do not come back together; being applied last, it may
-    exceed the cap. `uniform` draws a number between two.
+    Durations are seconds or `timedelta`. A `jitter` of 0.1 changes the delay by up to 10 % in
+    either direction, so that jobs that failed together do not run again together. Jitter is applied
+    last and may exceed the cap. `uniform` draws a number between two.
     """
-    exponent = _check_count(fail_count)
-    delay = _double(_check_duration("base", base), exponent, _check_duration("cap", cap))
-    share = _check_jitter(jitter)
-    if share:
-        delay *= uniform(1 - share, 1 + share)
-    return max(delay, timedelta.resolution)
+    times = _check_count(fail_count)
+    delay = exponential(_check_duration("base", base), 2, times, _check_duration("cap", cap))
+    return spread(delay, _check_jitter(jitter), uniform)
 
 
-def _double(base: timedelta, times: int, cap: timedelta) -> timedelta:
+def exponential(base: timedelta, factor: float, times: int, cap: timedelta) -> timedelta:
+    """Return `base` multiplied `times` times by `factor`, at most `cap`; `factor` is at least 1."""
+    if factor == 1:
+        return min(base, cap)
     # Exponents are compared first: neither float nor timedelta can hold 2^100000.
-    if times > math.log2(cap / base) + 1:
+    if times > math.log(cap / base) / math.log(factor) + 1:
         return cap
-    return min(base * (1 << times), cap)
+    try:
+        return min(base * factor**times, cap)
+    except OverflowError:
+        return cap
+
+
+def spread(
+    delay: timedelta, jitter: float, uniform: Callable[[float, float], float] = random.uniform
+) -> timedelta:
+    """Return a delay changed at random by up to this share, more than zero."""
+    if jitter:
+        delay *= uniform(1 - jitter, 1 + jitter)
+    return max(delay, timedelta.resolution)
 
 
 def _check_count(fail_count: object) -> int:
@@ -72,10 +84,10 @@ def _check_jitter(jitter: object) -> float:
     if (
         isinstance(jitter, bool)
         or not isinstance(jitter, (int, float))
-        or not 0 <= jitter <= _LARGEST_JITTER
+        or not 0 <= jitter <= LARGEST_JITTER
     ):
         raise ValueError(
             f"jitter={brief_repr(jitter)} is not allowed: "
-            f"a share from 0 to {_LARGEST_JITTER} is expected"
+            f"a share from 0 to {LARGEST_JITTER} is expected"
         )
     return jitter

@@ -1,50 +1,37 @@
-"""How a run ends, and what follows for the job."""
+"""The outcomes of a job's run, and which one follows a success or a failure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from monque_core.clock import truncate
 from monque_core.errors import MonqueError
-from monque_core.jobs.backoff import backoff_delay
 from monque_core.jobs.cron import next_cron_run
 from monque_core.jobs.job import AnyJob, JobStatus, twin
 
+if TYPE_CHECKING:
+    from monque_core.jobs.retry import Retry
+
 UNREADABLE_PAUSE = timedelta(hours=1)
-"""When a schedule is due again that was made unreadable during its run."""
+"""The delay until the next run of a schedule that became unreadable during its run."""
 LONGEST_REASON = 8_000
 _SHORT_REASON = 200
 
 
 @dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """When a failed run is tried again, and how often."""
-
-    max_retries: int
-    """Runs in all, the first one included."""
-    base: timedelta
-    cap: timedelta
-    jitter: float = 0.0
-
-    def limit_for(self, job: AnyJob) -> int:
-        """Give the number of runs the job may use up."""
-        return self.max_retries if job.max_retries is None else job.max_retries
-
-
-@dataclass(frozen=True, slots=True)
 class Completed:
-    """A one-off job has done its work."""
+    """A one-off job has succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """A recurring job has done its work and waits for its next tick."""
+    """A recurring job has succeeded and waits for its next tick."""
 
     at: datetime
     problem: MonqueError | None = None
-    """Why its next tick is not known, and the time is only a guess."""
+    """Why the next tick is unknown; `at` is then a guess."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +44,14 @@ class Retrying:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A one-off job is given up."""
+    """A one-off job has failed for good."""
 
     reason: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class OccurrenceFailed:
-    """One occurrence of a recurring job is given up; the schedule goes on."""
+    """One occurrence of a recurring job has failed for good; the schedule continues."""
 
     reason: str | None
     at: datetime
@@ -72,7 +59,7 @@ class OccurrenceFailed:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """A claim is handed back as if it had never been made."""
+    """The claim is undone, as if it had never been made."""
 
 
 Outcome: TypeAlias = Completed | Advanced | Retrying | Failed | OccurrenceFailed | Released
@@ -82,7 +69,7 @@ RELEASED = Released()
 
 
 def after_success(job: AnyJob, now: datetime) -> Outcome:
-    """Decide what a successful run means for its job."""
+    """Return the outcome of a successful run."""
     if job.repeat_interval is None:
         return COMPLETED
     try:
@@ -91,45 +78,50 @@ def after_success(job: AnyJob, now: datetime) -> Outcome:
         return Advanced(_guessed_tick(now), error)
 
 
-def after_failure(job: AnyJob, reason: str, now: datetime, policy: RetryPolicy) -> Outcome:
-    """Decide what a failed run means for its job."""
-    fail_count = job.fail_count + 1
-    if fail_count >= policy.limit_for(job):
+def max_runs(job: AnyJob, retry: Retry) -> int | None:
+    """Return how often a job may run: its own `max_retries`, else the limit of the policy."""
+    return retry.max_attempts if job.max_retries is None else job.max_retries
+
+
+def after_failure(job: AnyJob, reason: str, now: datetime, retry: Retry) -> Outcome:
+    """Return the outcome of a failed run."""
+    attempts, limit = job.fail_count + 1, max_runs(job, retry)
+    if limit is not None and attempts >= limit:
         return after_exhaustion(job, reason, now)
-    delay = backoff_delay(fail_count, policy.base, policy.cap, policy.jitter)
-    return Retrying(reason, truncate(now + max(delay, timedelta(milliseconds=1))))
+    return Retrying(reason, retry.next_run(attempts, now))
 
 
 def after_exhaustion(job: AnyJob, reason: str, now: datetime) -> Outcome:
-    """Decide what follows when no run is left."""
+    """Return the outcome of a failed run that was the last one."""
     if job.repeat_interval is None:
         return Failed(reason)
     try:
         return OccurrenceFailed(reason, next_tick(job, now))
     except MonqueError as error:
-        told = f"{reason}; and its next tick is not known: {failure_reason(error)}"
-        return OccurrenceFailed(told, _guessed_tick(now))
+        both = f"{reason}; and its next tick is not known: {failure_reason(error)}"
+        return OccurrenceFailed(both, _guessed_tick(now))
 
 
 def next_tick(job: AnyJob, now: datetime) -> datetime:
-    """Give the next run of a recurring job, strictly after now."""
+    """Return the next run of a recurring job, strictly after `now`."""
     assert job.repeat_interval is not None
     return next_cron_run(job.repeat_interval, now, job.timezone or "UTC")
 
 
 def _guessed_tick(now: datetime) -> datetime:
-    """Return when to try again a schedule that cannot be read: it was readable when claimed.
+    """Return the next run of a schedule that became unreadable during its run.
 
-    It must not end, for others may read it. It must not be due at once either: its run is done.
+    It must not end, as other instances may be able to read it. It must not be due at once, as its
+    run is done.
     """
     return truncate(now + UNREADABLE_PAUSE)
 
 
 def failure_reason(error: BaseException) -> str:
-    """Put an exception into words that can be stored, whatever its `__str__` does."""
+    """Return an exception as storable text, whatever its `__str__` does."""
     try:
         kind = str.__str__(type(error).__name__)
-    except BaseException:  # noqa: BLE001  # a class may say anything when asked for its name
+    except BaseException:  # noqa: BLE001  # a metaclass may raise for its name
         kind = "Exception"
     try:
         message = str.__str__(str(error))
@@ -140,7 +132,7 @@ def failure_reason(error: BaseException) -> str:
 
 
 def truncated(outcome: Outcome) -> Outcome | None:
-    """Give an outcome whose reason takes less room, at last none; None if there is no less."""
+    """Return the outcome with a shorter reason, then without one; None if it has none."""
     match outcome:
         case Retrying(reason=str() as reason) | Failed(reason=str() as reason):
             return replace(outcome, reason=_shorter(reason))
@@ -158,7 +150,7 @@ def _cut(text: str, length: int) -> str:
 
 
 def settled(job: AnyJob, outcome: Outcome, now: datetime) -> AnyJob:
-    """Give the job as it is stored once the outcome is written."""
+    """Return the job as it is stored after the outcome was written."""
     free = twin(job)
     free.updated_at = now
     free.locked_at = free.claimed_by = free.last_heartbeat = free.heartbeat_interval = None

@@ -1,10 +1,10 @@
-"""Changed documents that are planned together."""
+"""The changed documents of one flush, which are planned together."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from monque_core.store.tasks.plan_updates import Deletion, JobStreams
+from monque_core.store.tasks.plan_updates import ChangedDocuments, Deletion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ChangeBatch:
-    """The ids that changed in each collection of a database; never the documents."""
+    """The ids of changed documents per collection of a database, without the documents."""
 
     def __init__(self, key: Callable[[Any], bytes]) -> None:
         self._key = key
@@ -24,7 +24,7 @@ class ChangeBatch:
         self._until: Timestamp | None = None
         self._count = 0
         self.replaced: dict[str, Timestamp] = {}
-        """Collections that went away as a whole, or came, and when that last happened."""
+        """Collections that were dropped, renamed or replaced, with the time of the last change."""
 
     def __len__(self) -> int:
         return self._count
@@ -33,7 +33,7 @@ class ChangeBatch:
         return bool(self._count or self.replaced)
 
     def add(self, change: SourceChange) -> None:
-        """Take in a change; however often a document changed, it is planned once."""
+        """Add a change; a document that changed several times is planned once."""
         self._until = change.cluster_time
         if change.kind == "replaced":
             self.replaced[change.collection] = change.cluster_time
@@ -49,10 +49,12 @@ class ChangeBatch:
 
     @property
     def collections(self) -> Iterable[str]:
-        """Give the collections in which something changed."""
+        """Return the collections with changes."""
         return self._ids
 
-    def changes(self, collection: str) -> JobStreams:
-        """Return what changed in a collection."""
+    def changes(self, collection: str) -> ChangedDocuments:
+        """Return the changes in a collection."""
         ids = list(self._ids[collection].values())
-        return JobStreams(ids, list(self._deletions.get(collection, {}).values()), self._until)
+        return ChangedDocuments(
+            ids, list(self._deletions.get(collection, {}).values()), self._until
+        )

@@ -1,4 +1,4 @@
-"""JobStreams on their way from the stream to the planner."""
+"""Changes between the stream and the planner."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ChangeBuffer:
-    """One batch that fills up while another one is planned; the reader waits when it is full."""
+    """A batch that fills while the previous one is planned; the reader waits while it is full."""
 
     def __init__(self, size: int, key: Callable[[Any], bytes]) -> None:
         self._size = size
@@ -27,12 +27,12 @@ class ChangeBuffer:
         self._has_room = asyncio.Event()
         self._is_planned = asyncio.Event()
         self.is_closed = False
-        """Whether nothing more is to be taken."""
+        """Whether the planner should take no more batches."""
         self.is_at_end = False
-        """Whether the stream had nothing more to tell when it was last asked."""
+        """Whether the last read of the stream returned no change."""
 
     async def put(self, change: SourceChange | None, token: Mapping[str, Any] | None) -> None:
-        """Take in what the stream told, and where it goes on after that."""
+        """Add a change, None if the stream had none, and the resume token after it."""
         self._token = token
         self.is_at_end = change is None
         if change is None:
@@ -46,12 +46,12 @@ class ChangeBuffer:
             await self._has_room.wait()
 
     async def wait(self, longest: timedelta, linger: float) -> None:
-        """Wait until there are enough changes, or the first of them has waited enough."""
+        """Wait at most `longest` for a change, then up to `linger` seconds for a full batch."""
         if await _within(longest.total_seconds(), self._has_any):
             await _within(linger, self._is_full)
 
     def take(self) -> tuple[ChangeBatch, Mapping[str, Any] | None]:
-        """Give what has gathered, and the token that follows it, and begin anew."""
+        """Return the batch and the resume token after it, and start a new batch."""
         batch, self._batch = self._batch, ChangeBatch(self._key)
         self._has_any.clear()
         self._is_full.clear()
@@ -59,23 +59,23 @@ class ChangeBuffer:
         return batch, self._token
 
     def planned(self) -> None:
-        """Take note that all that was taken is planned."""
+        """Record that all batches that were taken are planned."""
         if not self._batch:
             self._is_planned.set()
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether nothing waits to be planned."""
+        """Whether no change waits to be planned."""
         return not self._batch
 
     def close(self) -> None:
-        """Let nothing more be taken: what has gathered will be read again."""
+        """End the taking of batches; the changes in the buffer will be read again."""
         self.is_closed = True
         self._has_any.set()
         self._is_full.set()
 
     async def drain(self) -> None:
-        """Wait until all that was put is planned."""
+        """Wait until all changes are planned."""
         self._is_planned.clear()
         self._has_any.set()
         self._is_full.set()
@@ -83,7 +83,7 @@ class ChangeBuffer:
 
 
 async def _within(seconds: float, event: asyncio.Event) -> bool:
-    """Wait for an event, at most so long, and tell whether it came."""
+    """Wait for an event or a timeout; return whether the event is set."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()

@@ -1,4 +1,4 @@
-"""Removing the records of documents that are gone."""
+"""Deleting the records of documents that are gone."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _GRACE = 0.05
 
 
 class Cleaner:
-    """Looks for records that have been of no use for long enough."""
+    """Deletes expired records, once per interval and when records are known to expire."""
 
     def __init__(
         self,
         store: TaskStore,
-        agenda: TaskSet,
+        task_set: TaskSet,
         clock: Clock,
         options: ReactiveOptions,
         publisher: TaskEventPublisher,
     ) -> None:
         self._store = store
-        self._task_set = agenda
+        self._task_set = task_set
         self._clock = clock
         self._interval = to_timedelta(options.cleanup_interval).total_seconds()
         self._publisher = publisher
@@ -39,17 +39,17 @@ class Cleaner:
         self._signal = asyncio.Event()
 
     def poke(self) -> None:
-        """Look as soon as can be."""
+        """Clean up as soon as possible."""
         self._look_at(asyncio.get_running_loop().time())
 
     def expect(self, declaration: Declaration) -> None:
-        """Look again when the documents that went just now have been gone for long enough."""
+        """Schedule a cleanup for when the records of documents that went just now expire."""
         if declaration.cleanup.when != "never":
             quiet = declaration.cleanup.quiet_time.total_seconds()
             self._look_at(asyncio.get_running_loop().time() + quiet + _GRACE)
 
     async def run(self) -> None:
-        """Clean up at once, then every interval, until cancelled."""
+        """Clean up now and once per interval until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             self._next_at = loop.time() + self._interval
@@ -65,11 +65,11 @@ class Cleaner:
 
     async def _clean(self, declaration: Declaration) -> None:
         try:
-            async for _ in self._store.upkeep.clean(declaration, self._clock.now()):
+            async for _ in self._store.record_cleanup.clean(declaration, self._clock.now()):
                 pass
         except LeadershipLostError:
             raise
-        except Exception as error:  # noqa: BLE001  # the next look tries again
+        except Exception as error:  # noqa: BLE001  # the next cleanup tries again
             self._publisher.errored(error)
 
     def _look_at(self, at: float) -> None:

@@ -1,4 +1,4 @@
-"""Telling listeners what happened to reactive tasks, or the log where nobody listens."""
+"""Publishing the events of reactive tasks, or logging them if there is no listener."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
 
 class TaskEventPublisher:
-    """The voice of reactive tasks, over the engine's own."""
+    """Publishes the events of reactive tasks through the publisher of the engine."""
 
     def __init__(self, publisher: EventPublisher) -> None:
         self._publisher = publisher
 
     def started(self, task: TaskRecord) -> None:
-        """Say that a handler is about to run."""
+        """Publish that a handler is about to run."""
         self._publisher.tell(events.TASK_START, lambda: events.TaskStarted(task))
 
     def completed(self, task: TaskRecord, duration: timedelta) -> None:
-        """Say that a success is written."""
+        """Publish that a success was written."""
         self._publisher.tell(events.TASK_COMPLETE, lambda: events.TaskCompleted(task, duration))
 
     def skipped(self, task: TaskRecord, duration: timedelta) -> None:
-        """Say that there was nothing to do any more."""
+        """Publish that the document of a run no longer matched."""
         self._publisher.tell(events.TASK_SKIPPED, lambda: events.TaskSkipped(task, duration))
 
     def failed(self, task: TaskRecord, error: BaseException, *, will_retry: bool) -> None:
-        """Say that a failure is written."""
+        """Publish that a failure was written."""
         made = events.TaskFailed(task, error, will_retry)
         if not self._publisher.tell(events.TASK_FAIL, lambda: made):
             fate = "will be retried" if will_retry else "is given up"
@@ -43,35 +43,35 @@ class TaskEventPublisher:
             log(logging.WARNING, f"{subject} failed and {fate}: {task.last_error}", error)
 
     def errored(self, error: BaseException, task: TaskRecord | None = None) -> None:
-        """Say that something unexpected happened; an outage of MongoDB is told as everywhere."""
+        """Publish an unexpected error; an outage of MongoDB is published like everywhere."""
         if isinstance(error, MonqueConnectionError):
             self._publisher.errored(error)
         elif not self._publisher.tell(events.TASK_ERROR, lambda: events.TaskErrored(error, task)):
             log(logging.ERROR, f"reactive tasks: {error}", error)
 
-    def leads(self, instance_id: str, term: int) -> None:
-        """Say that this instance plans from now on."""
+    def leader_acquired(self, instance_id: str, term: int) -> None:
+        """Publish that this instance is the leader now."""
         changed = events.LeaderChanged(instance_id, term)
         self._publisher.tell(events.LEADER_ACQUIRED, lambda: changed)
 
-    def leads_no_more(self, instance_id: str, term: int) -> None:
-        """Say that this instance has ceased to plan."""
+    def leader_lost(self, instance_id: str, term: int) -> None:
+        """Publish that this instance is no longer the leader."""
         changed = events.LeaderChanged(instance_id, term)
         self._publisher.tell(events.LEADER_LOST, lambda: changed)
 
-    def reconciles(self, name: str, reason: str) -> None:
-        """Say that all documents of a task are examined."""
+    def reconcile_started(self, name: str, reason: str) -> None:
+        """Publish that a reconciliation starts."""
         self._publisher.tell(events.RECONCILE_START, lambda: events.Reconciliation(name, reason))
 
-    def reconciled(self, name: str, reason: str, documents: int) -> None:
-        """Say that all documents of a task were examined."""
+    def reconcile_completed(self, name: str, reason: str, documents: int) -> None:
+        """Publish that a reconciliation is complete."""
         done = events.Reconciliation(name, reason, documents)
         self._publisher.tell(events.RECONCILE_COMPLETE, lambda: done)
 
-    def unwatched(self, reason: str) -> None:
-        """Say that changes cannot be seen as they happen."""
+    def stream_unavailable(self, reason: str) -> None:
+        """Publish that there are no change streams."""
         self._publisher.stream_unavailable(reason)
 
     def stream_failed(self, error: BaseException) -> None:
-        """Say that a change stream broke."""
+        """Publish that a change stream failed."""
         self._publisher.stream_failed(error)

@@ -1,4 +1,4 @@
-"""Following the changes of one database, and handing them to the planner."""
+"""Following the change stream of one database, and passing its changes to the planner."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _HURRIED_AWAIT = timedelta(milliseconds=20)
 
 
 class Follower:
-    """Reads one change stream; while one batch is planned, the next one gathers."""
+    """Reads one change stream; while one batch is planned, the next one fills."""
 
     def __init__(
         self,
         database: str,
         store: TaskStore,
-        agenda: TaskSet,
+        task_set: TaskSet,
         planner: Planner,
         reconciler: Reconciler,
         leadership: Leadership,
@@ -51,7 +51,7 @@ class Follower:
     ) -> None:
         self._database = database
         self._store = store
-        self._task_set = agenda
+        self._task_set = task_set
         self._planner = planner
         self._reconciler = reconciler
         self._leadership = leadership
@@ -60,18 +60,18 @@ class Follower:
         self._longest_linger = to_timedelta(options.flush_interval).total_seconds()
         self._publisher = publisher
         self._reading: asyncio.Task[None] | None = None
-        self._is_asked_anew = asyncio.Event()
+        self._is_reopen_requested = asyncio.Event()
         self._is_token_useless = False
         self._is_over = False
         self._pause = _FIRST_PAUSE
         self._catching_up: list[asyncio.Event] = []
         self._nearly_caught_up: list[asyncio.Event] = []
         self.collections: set[str] = set()
-        """The collections that are followed, or about to be."""
+        """The collections that are followed, or will be soon."""
 
-    def follow_anew(self) -> None:
-        """Open the stream again, for the collections that are watched now."""
-        self._is_asked_anew.set()
+    def reopen(self) -> None:
+        """Open the stream again for the collections that are watched now."""
+        self._is_reopen_requested.set()
         if self._reading is not None:
             self._reading.cancel()
 
@@ -81,11 +81,11 @@ class Follower:
             return
         caught_up = asyncio.Event()
         self._catching_up.append(caught_up)
-        self.follow_anew()
+        self.reopen()
         await caught_up.wait()
 
     def give_up(self) -> None:
-        """Let nobody wait for a follower that has ended."""
+        """End all `catch_up` calls, as the follower has ended."""
         self._is_over = True
         for caught_up in self._catching_up:
             caught_up.set()
@@ -96,11 +96,11 @@ class Follower:
             try:
                 await self._follow()
             except ChangeStreamUnavailableError as error:
-                self._publisher.unwatched(str(error))
-                await self._do_without()
+                self._publisher.stream_unavailable(str(error))
+                await self._poll()
             except LeadershipLostError:
                 raise
-            except Exception as error:  # noqa: BLE001  # whatever broke the stream, open a new one
+            except Exception as error:  # noqa: BLE001  # any error: open a new stream
                 self._publisher.stream_failed(error)
                 await asyncio.sleep(self._pause)
                 self._pause = min(_LONGEST_PAUSE, 2 * self._pause)
@@ -108,28 +108,28 @@ class Follower:
     async def _follow(self) -> None:
         """Follow one stream until the watched collections change, or it ends."""
         self.collections = collections = self._task_set.places.get(self._database, set())
-        # Who asks later may have written what the end of this stream does not include.
+        # Later callers may have written changes that the end of this stream does not include.
         self._nearly_caught_up = list(self._catching_up)
         stream = await self._open(collections)
         try:
-            # From here on nothing is missed, so that scans may begin.
+            # From now on, no change is missed, so scans may begin.
             self._task_set.followed(self._database, collections)
             self._reconciler.poke()
             if self._catching_up == self._nearly_caught_up:
                 await self._read_and_flush(stream)
         except HistoryLostError:
-            # The token opens a stream, which then cannot go on: it would be the same again.
+            # The token opens a stream that cannot continue. Retrying would not help.
             self._is_token_useless = True
             raise
         finally:
             await stream.close()
 
     async def _open(self, collections: Iterable[str]) -> SourceStream:
-        """Go on where the last flush ended; where that is not known, examine everything."""
-        progress, sources = self._store.progress, self._store.sources
+        """Resume after the last flush; without a usable token, request reconciliations."""
+        state, sources = self._store.planner_state, self._store.sources
         hurried = _HURRIED_AWAIT if self._nearly_caught_up else None
         watched = sorted(collections)
-        token = await progress.load_token(self._database)
+        token = await state.load_token(self._database)
         if token is not None and not self._is_token_useless:
             try:
                 return await sources.open(self._database, watched, token, longest_wait=hurried)
@@ -150,18 +150,18 @@ class Follower:
         return stream
 
     async def _read_and_flush(self, stream: SourceStream) -> None:
-        gathering = ChangeBuffer(self._flush_size, self._store.planning.key)
+        buffer = ChangeBuffer(self._flush_size, self._store.plan_writer.key)
         self._reading = reading = asyncio.create_task(
-            self._read(stream, gathering), name="monque-follow"
+            self._read(stream, buffer), name="monque-follow"
         )
-        flushing = asyncio.create_task(self._flush(gathering), name="monque-flush")
+        flushing = asyncio.create_task(self._flush(buffer), name="monque-flush")
         try:
             await asyncio.wait([reading, flushing], return_when=asyncio.FIRST_COMPLETED)
             self._reading = None
             await end(reading)
-            # What is being planned must arrive before anything that is planned after it. What
-            # only gathered will be read again, for its token is not saved.
-            gathering.close()
+            # The batch that is being planned must be written before any later one. Changes in the
+            # buffer will be read again, as their token is not saved.
+            buffer.close()
             await asyncio.wait([flushing])
         finally:
             self._reading = None
@@ -170,24 +170,24 @@ class Follower:
             if not task.cancelled():
                 task.result()
 
-    async def _read(self, stream: SourceStream, gathering: ChangeBuffer) -> None:
+    async def _read(self, stream: SourceStream, buffer: ChangeBuffer) -> None:
         while True:
             try:
                 change = await stream.next()
             except EOFError:
-                # The database was dropped. What was read of it must not be read again and again.
-                await gathering.drain()
+                # The database was dropped. Unless its token is saved, it is read again and again.
+                await buffer.drain()
                 return
-            await gathering.put(change, stream.token)
+            await buffer.put(change, stream.token)
 
-    async def _flush(self, gathering: ChangeBuffer) -> None:
+    async def _flush(self, buffer: ChangeBuffer) -> None:
         saved: Mapping[str, Any] | None = None
         while True:
             gap = _HURRIED_AWAIT if self._nearly_caught_up else _SAVE_GAP
-            await gathering.wait(gap, self._linger())
-            if gathering.is_closed:
+            await buffer.wait(gap, self._linger())
+            if buffer.is_closed:
                 return
-            batch, token = gathering.take()
+            batch, token = buffer.take()
             if batch:
                 await self._planner.flush(self._database, batch)
                 if batch.replaced or self._task_set.broken:
@@ -196,44 +196,44 @@ class Follower:
                 await self._save(token)
                 saved = token
                 self._pause = _FIRST_PAUSE
-            gathering.planned()
-            if self._nearly_caught_up and gathering.is_at_end and gathering.is_empty:
-                self._tell_caught_up()
-                # With a longer await from now on.
-                self.follow_anew()
+            buffer.planned()
+            if self._nearly_caught_up and buffer.is_at_end and buffer.is_empty:
+                self._report_caught_up()
+                # Reopen with the usual, longer wait.
+                self.reopen()
 
-    def _tell_caught_up(self) -> None:
+    def _report_caught_up(self) -> None:
         for caught_up in self._nearly_caught_up:
             caught_up.set()
             self._catching_up.remove(caught_up)
         self._nearly_caught_up = []
 
     def _linger(self) -> float:
-        """Tell for how many seconds changes may gather: less than they are debounced anyway."""
+        """Return for how many seconds a batch may fill: less than changes are debounced anyway."""
         debounce = self._task_set.shortest_debounce(self._database)
         if debounce is None:
             return self._longest_linger
-        # Without debounce not at all: what comes while a flush is under way gathers anyway.
+        # Without debounce, 0: changes that arrive during a flush form the next batch anyway.
         return min(self._longest_linger, debounce.total_seconds() / 2)
 
     async def _save(self, token: Any) -> None:
-        await self._store.progress.save_token(
+        await self._store.planner_state.save_token(
             self._database, token, self._clock.now(), self._leadership.term
         )
 
     async def _examine_everything(
         self, reason: str = "it is not known what happened before", but: Collection[str] = ()
     ) -> None:
-        """Ask for a reconciliation of every task here."""
+        """Request a reconciliation of every task of the database."""
         for declaration in self._task_set.in_database(self._database):
             if declaration.name not in but:
                 now = self._clock.now()
-                await self._store.progress.ask_reconcile(declaration.name, reason, now)
+                await self._store.planner_state.ask_reconcile(declaration.name, reason, now)
         self._reconciler.poke()
 
     async def _waiting(self, *, at_beginning: bool = False) -> set[str]:
-        """Tell which tasks will be examined anyway, all of them or those not begun yet."""
-        declared = await self._store.progress.declarations(self._clock.now())
+        """Return the tasks with a pending reconciliation, all or only those not started yet."""
+        declared = await self._store.planner_state.declarations(self._clock.now())
         return {
             task.declaration.name
             for task in declared
@@ -241,20 +241,20 @@ class Follower:
             and not (at_beginning and (asked.phase != "scan" or asked.after is not None))
         }
 
-    async def _do_without(self) -> None:
-        """Examine everything again and again: this server tells of no changes."""
+    async def _poll(self) -> None:
+        """Request reconciliations periodically, as this server has no change streams."""
         while True:
             collections = self._task_set.places.get(self._database, set())
             self._task_set.followed(self._database, collections)
-            self._is_asked_anew.clear()
+            self._is_reopen_requested.clear()
             self._nearly_caught_up = list(self._catching_up)
-            # A scan that is under way is not begun again: a long one would never end.
+            # A running scan is not restarted, or a long one would never end.
             reason = "this server has no change streams"
             await self._examine_everything(reason, but=await self._waiting())
-            self._tell_caught_up()
+            self._report_caught_up()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_UNWATCHED_GAP):
-                    await self._is_asked_anew.wait()
+                    await self._is_reopen_requested.wait()
 
 
 async def _end_both(reading: asyncio.Task[None], flushing: asyncio.Task[None]) -> None:

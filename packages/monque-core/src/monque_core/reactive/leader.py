@@ -1,4 +1,4 @@
-"""Who plans: one instance at a time, for as long as it renews its lease."""
+"""The leader: the one instance that plans, for as long as it renews its lease."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LAST_WRITE_SECONDS = 2.0
 
 
 class Leadership:
-    """The leader's lease: its term, and how long it can be sure of it."""
+    """The lease of the leader: its term, and how long it is certainly held."""
 
     def __init__(self, leases: Leases, holder: str, duration: timedelta) -> None:
         self._leases = leases
@@ -35,34 +35,34 @@ class Leadership:
         self.term = 0
 
     async def take(self, *, new_term: bool = False) -> bool:
-        """Take or renew the lease, and tell whether it is ours."""
+        """Take or renew the lease; return whether this instance holds it."""
         asked_at = asyncio.get_running_loop().time()
         grant = await self._leases.take(LEADER, self._holder, self._duration, new_term=new_term)
         if grant is None:
             return False
-        # The server counted from later than this, so it is ours for at least as long.
-        # Replies may overtake each other: neither goes back.
+        # The server counts from a later time, so the lease lasts at least this long. Replies may
+        # arrive in any order, so neither value may decrease.
         self._sure_until = max(self._sure_until, asked_at + self._duration.total_seconds())
         self.term = max(self.term, grant.term)
         return True
 
     async def is_free(self) -> bool:
-        """Tell whether nobody else has the lease."""
+        """Whether no other instance holds the lease."""
         lease = await self._leases.read(LEADER)
         return lease is None or lease.is_expired or lease.holder in {None, self._holder}
 
     async def begin_term(self) -> None:
-        """Make whatever of ours is still on its way to the server a former leader's."""
+        """Begin a new term, so that writes of ours that are still in flight are rejected."""
         if not await self.take(new_term=True):
-            raise LeadershipLostError("another instance leads the reactive tasks by now")
+            raise LeadershipLostError("another instance is the leader of the reactive tasks now")
 
     async def lay_down(self) -> None:
-        """Let another instance lead at once."""
+        """Release the lease, so that another instance can lead at once."""
         await self._leases.lay_down(LEADER, self._holder)
 
     @property
     def seconds_left(self) -> float:
-        """Tell how much longer nobody else can lead."""
+        """Return for how many seconds no other instance can lead."""
         return self._sure_until - asyncio.get_running_loop().time()
 
 
@@ -75,7 +75,7 @@ class LeaderWork(Protocol):
 
 
 class Leader(Loop):
-    """Waits for the lease; plans while it holds it, and not a moment longer."""
+    """Waits for the lease, and plans while this instance holds it."""
 
     def __init__(
         self,
@@ -94,9 +94,9 @@ class Leader(Loop):
         self._publisher = publisher
         self.is_leading = False
         self.is_decided = asyncio.Event()
-        """Set once it is known whether this instance leads."""
+        """Set as soon as it is known whether this instance leads."""
         self.is_over = asyncio.Event()
-        """Set when this instance does not lead, or no more."""
+        """Set while this instance does not lead."""
 
     async def _run(self) -> None:
         while True:
@@ -109,10 +109,10 @@ class Leader(Loop):
 
     async def _take(self) -> bool:
         try:
-            # A new term: a former life of this instance may have something on its way.
+            # A new term: an earlier process with this instance id may have writes in flight.
             return await self._leadership.take(new_term=True)
         except asyncio.CancelledError:
-            # It may have been granted all the same.
+            # It may have been granted anyway.
             await finish(self._lay_down())
             raise
 
@@ -121,7 +121,7 @@ class Leader(Loop):
         self.is_leading = True
         self.is_over.clear()
         self.is_decided.set()
-        self._publisher.leads(self._instance_id, leadership.term)
+        self._publisher.leader_acquired(self._instance_id, leadership.term)
         renewing = asyncio.create_task(self._renew(), name="monque-leader-lease")
         planning = asyncio.create_task(self._plan(), name="monque-leader-plan")
         try:
@@ -129,17 +129,17 @@ class Leader(Loop):
         finally:
             self.is_leading = False
             self.is_over.set()
-            # Half of it would leave a lease that nobody renews and nobody else can have.
-            await finish(self._cease(planning, renewing))
+            # If interrupted, it would leave a lease that nobody renews and nobody else can take.
+            await finish(self._end_leadership(planning, renewing))
 
-    async def _cease(self, *tasks: asyncio.Task[None]) -> None:
+    async def _end_leadership(self, *tasks: asyncio.Task[None]) -> None:
         for task in tasks:
             await end(task)
-        self._publisher.leads_no_more(self._instance_id, self._leadership.term)
+        self._publisher.leader_lost(self._instance_id, self._leadership.term)
         await self._lay_down()
 
     async def _plan(self) -> None:
-        """Plan, again after every fault, until the lease is another's."""
+        """Plan, again after each error, until the lease is lost."""
         while True:
             try:
                 await self._planning.lead(self._leadership)
@@ -147,7 +147,7 @@ class Leader(Loop):
             except LeadershipLostError as error:
                 self._report(error)
                 return
-            except Exception as error:  # noqa: BLE001  # no fault may end the planning
+            except Exception as error:  # noqa: BLE001  # no error may end planning
                 self._report(error)
                 await asyncio.sleep(_PAUSE_AFTER_FAULT)
 

@@ -1,4 +1,4 @@
-"""From changed ids to records that are due, one flush at a time."""
+"""Planning changed documents, one flush at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from monque_core.reactive.event_publisher import TaskEventPublisher
     from monque_core.reactive.leader import Leadership
     from monque_core.reactive.task_set import TaskSet
-    from monque_core.store.tasks.plan_updates import JobStreams
+    from monque_core.store.tasks.plan_updates import ChangedDocuments
     from monque_core.store.tasks.store import TaskStore
     from monque_core.tasks.definition import Declaration
 
@@ -31,12 +31,12 @@ _LONGEST_PAUSE = 5.0
 
 
 class Planner:
-    """Evaluates the tasks' filters and snapshots on the server, and keeps what became of it."""
+    """Updates the task records of changed documents, and parks documents that fail."""
 
     def __init__(
         self,
         store: TaskStore,
-        agenda: TaskSet,
+        task_set: TaskSet,
         leadership: Leadership,
         clock: Clock,
         planned: Callable[[str, datetime, int], None],
@@ -44,7 +44,7 @@ class Planner:
         publisher: TaskEventPublisher,
     ) -> None:
         self._store = store
-        self._task_set = agenda
+        self._task_set = task_set
         self._leadership = leadership
         self._clock = clock
         self._planned = planned
@@ -53,32 +53,32 @@ class Planner:
         self._flushing = asyncio.Lock()
 
     async def flush(self, database: str, batch: ChangeBatch) -> None:
-        """Plan what changed; when this returns, none of it is needed any more."""
+        """Plan a batch; when this returns, it is stored."""
         for collection, at in batch.replaced.items():
             for declaration in self._task_set.of(database, collection):
                 try:
-                    await self._insist(partial(self._begin_anew, declaration, at))
+                    await self._write_until_done(partial(self._restart, declaration, at))
                 except TaskBrokenError as error:
-                    await self._set_quarantine(declaration, error)
+                    await self._mark_broken(declaration, error)
         for collection in batch.collections:
             changes = batch.changes(collection)
             for declaration in self._task_set.of(database, collection):
                 try:
                     await self.examine(declaration, changes)
                 except TaskBrokenError as error:
-                    await self._set_quarantine(declaration, error)
+                    await self._mark_broken(declaration, error)
 
-    async def examine(self, declaration: Declaration, changes: JobStreams) -> None:
+    async def examine(self, declaration: Declaration, changes: ChangedDocuments) -> None:
         """Plan one task for these documents; raise `TaskBrokenError` if it cannot be planned."""
         if changes.ids:
-            await self._insist(partial(self._plan, declaration, changes))
+            await self._write_until_done(partial(self._plan, declaration, changes))
 
-    async def _plan(self, declaration: Declaration, changes: JobStreams) -> None:
+    async def _plan(self, declaration: Declaration, changes: ChangedDocuments) -> None:
         async with self._flushing:
             now, term = self._clock.now(), self._leadership.term
-            planned = await self._store.planning.plan(declaration, changes, now, term)
+            planned = await self._store.plan_writer.plan(declaration, changes, now, term)
             if planned.parked or declaration.name in self._task_set.parked:
-                await self._store.progress.unpark(declaration, changes.ids)
+                await self._store.planner_state.unpark(declaration, changes.ids)
             for source_id, error in planned.parked:
                 await self._park(declaration, source_id, error, now)
         if planned.matched:
@@ -89,9 +89,9 @@ class Planner:
     async def _park(
         self, declaration: Declaration, source_id: Any, error: Exception, now: datetime
     ) -> None:
-        """Report a document that cannot be planned for, and go on without it."""
+        """Store and report a document for which the task cannot be planned."""
         self._task_set.parked.add(declaration.name)
-        await self._store.progress.park(
+        await self._store.planner_state.park(
             ParkedDocument(
                 declaration.name,
                 declaration.database,
@@ -104,40 +104,40 @@ class Planner:
         )
         self._publisher.errored(UnplannableError(declaration.name, source_id, error))
 
-    async def _begin_anew(self, declaration: Declaration, at: Timestamp) -> None:
-        """Re-arm all documents of a task: they went with their collection, or came with it."""
+    async def _restart(self, declaration: Declaration, at: Timestamp) -> None:
+        """Make all documents of a task run again: their collection was dropped or replaced."""
         async with self._flushing:
             now, term = self._clock.now(), self._leadership.term
-            # With a whole database, the records have lost their indexes, too.
+            # A dropped database has lost the indexes of the records, too.
             await self._store.prepare(declaration)
-            await self._store.planning.rearm_all(declaration, at, now, term)
-            await self._store.progress.ask_reconcile(
+            await self._store.plan_writer.rearm_all(declaration, at, now, term)
+            await self._store.planner_state.ask_reconcile(
                 declaration.name, "its collection was dropped, renamed or replaced", now
             )
 
-    async def _set_quarantine(self, declaration: Declaration, error: TaskBrokenError) -> None:
-        """Let a task that cannot be planned hold up no other; it is examined again later."""
+    async def _mark_broken(self, declaration: Declaration, error: TaskBrokenError) -> None:
+        """Exclude a task that cannot be planned, and request its reconciliation."""
         self._publisher.errored(error)
-        ask = self._store.progress.ask_reconcile
-        await self._insist(
+        ask = self._store.planner_state.ask_reconcile
+        await self._write_until_done(
             partial(ask, declaration.name, "it could not be planned", self._clock.now())
         )
-        # Only now: what is not planned from here on, that reconciliation will find.
+        # Only now: the reconciliation will find the changes that are not planned from here on.
         self._task_set.broken.add(declaration.name)
 
-    async def _insist(self, write: Callable[[], Awaitable[object]]) -> None:
-        """Write until it is written; what was lost on its way must never count later."""
+    async def _write_until_done(self, write: Callable[[], Awaitable[object]]) -> None:
+        """Retry a write until MongoDB confirms it; unconfirmed writes are fenced by a new term."""
         pause = _FIRST_PAUSE
-        is_term_new = True
+        is_fenced = True
         while True:
             try:
-                if not is_term_new:
+                if not is_fenced:
                     await self._leadership.begin_term()
-                    is_term_new = True
+                    is_fenced = True
                 await write()
                 return
             except MonqueConnectionError as error:
                 self._publisher.errored(error)
-                is_term_new = False
+                is_fenced = False
             await asyncio.sleep(pause)
             pause = min(_LONGEST_PAUSE, 2 * pause)

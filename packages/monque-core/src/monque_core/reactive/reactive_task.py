@@ -1,4 +1,4 @@
-"""One run of a reactive task, as its handler sees it."""
+"""What a handler gets: one run of a reactive task."""
 
 from __future__ import annotations
 
@@ -20,88 +20,88 @@ if TYPE_CHECKING:
     from monque_core.tasks.record import TaskRecord
 
 
-class NoLongerMatches(BaseException):  # it ends a run, and is no error
-    """The document is gone or has left the filter, so there is nothing to do.
+class NoLongerMatches(BaseException):  # it ends a run and is not an error
+    """The document is gone or no longer matches, so there is nothing to do.
 
-    No `Exception`, so that a handler which catches those does not go on without its document.
+    Not an `Exception`, so that a handler that catches those does not continue without a document.
     """
 
 
 class TaskBackend(Protocol):
-    """What the engine does for a run while its handler is at work."""
+    """What a run needs from the engine while its handler runs."""
 
     def now(self) -> datetime:
-        """Give the current time of the server."""
+        """Return the current time of the server."""
         ...
 
     async def document(
         self, record: TaskRecord, session: object, projection: Mapping[str, Any] | None
     ) -> dict[str, Any] | None:
-        """Read the source document, if it still matches."""
+        """Return the source document, None if it does not match."""
         ...
 
     async def complete(self, record: TaskRecord, session: object) -> None:
-        """Finish the record inside the caller's transaction."""
+        """Complete the record inside the caller's transaction."""
         ...
 
     def pause(self, name: str, until: datetime) -> None:
-        """Start no run of a task on this instance before that time."""
+        """Start no run of a task on this instance before a time."""
         ...
 
 
 class BaseReactiveTask:
-    """What the runs of coroutines and of functions have in common."""
+    """What the runs of `async def` and `def` handlers share."""
 
-    def __init__(self, record: TaskRecord, desk: TaskBackend) -> None:
+    def __init__(self, record: TaskRecord, backend: TaskBackend) -> None:
         self._record = record
-        self._desk = desk
+        self._backend = backend
         self.deferred_until: datetime | None = None
-        """When the handler has asked to run again, None if it has not."""
+        """When the handler has asked to run again; None if it has not."""
         self.session: object = None
-        """What the handler has completed this run with, in a transaction that may be over."""
+        """The session in which the handler completed this run; its transaction may be over."""
 
     @property
     def is_in_transaction(self) -> bool:
-        """Tell whether an open transaction of the handler's is about to finish this run."""
+        """Whether an open transaction of the handler completes this run."""
         return bool(getattr(self.session, "in_transaction", False))
 
     @property
     def id(self) -> ObjectId:
-        """Give the id of the record."""
+        """Return the id of the record."""
         return self._record.id
 
     @property
     def name(self) -> str:
-        """Give the name of the task."""
+        """Return the name of the task."""
         return self._record.task
 
     @property
     def data(self) -> Any:
-        """Give the snapshot, as `values` does: what a job's data is to a job."""
+        """Return the watched values, like `values`: the counterpart of a job's data."""
         return self._record.values
 
     @property
     def source_id(self) -> Any:
-        """Give the `_id` of the source document."""
+        """Return the `_id` of the source document."""
         return self._record.source_id
 
     @property
     def values(self) -> Any:
-        """Give the watched values this run is for, as they were planned."""
+        """Return the watched values that this run is for, as they were planned."""
         return self._record.values
 
     @property
     def attempts(self) -> int:
-        """Tell how many runs were started for this state, this one included."""
+        """Return how many runs were started for this state, including this one."""
         return self._record.attempts
 
     def defer(self, until: Duration | datetime) -> None:
-        """Run again after so many seconds, or at that time, instead of being done."""
+        """Run again after this delay or at this time, instead of completing."""
         self.deferred_until = self._instant("defer", until)
 
     def throttle(self, until: Duration | datetime) -> None:
-        """Start no run of this task on this instance for so many seconds, or before that time."""
-        self._desk.pause(self.name, self._instant("throttle", until))
+        """Start no run of this task on this instance during this delay, or before this time."""
+        self._backend.pause(self.name, self._instant("throttle", until))
 
     def _instant(self, action: str, until: Duration | datetime) -> datetime:
         if isinstance(until, datetime):
@@ -117,7 +117,7 @@ class BaseReactiveTask:
             raise ValueError(f"{action}({brief_repr(until)}): {error}") from None
         if delay.total_seconds() < 0:
             raise ValueError(f"{action}({brief_repr(until)}) is negative")
-        return truncate(self._desk.now() + delay)
+        return truncate(self._backend.now() + delay)
 
 
 class ReactiveTask(BaseReactiveTask):
@@ -126,52 +126,54 @@ class ReactiveTask(BaseReactiveTask):
     async def document(
         self, session: object = None, projection: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Read the source document as it is now.
+        """Return the source document as it is now.
 
-        Ends the run quietly if it is gone or no longer matches the filter.
+        Ends the run as skipped if the document is gone or no longer matches the filter.
         """
-        return _found(await self._desk.document(self._record, session, projection))
+        return _found(await self._backend.document(self._record, session, projection))
 
     async def complete(self, session: object) -> None:
-        """Finish this run as part of the caller's transaction.
+        """Complete this run as part of the caller's transaction.
 
-        Raises `OwnershipLostError`, which must abort it, if another instance has taken over.
+        Raises `OwnershipLostError`, which must abort the transaction, if another instance has taken
+        over the run.
         """
         self.session = session
-        await self._desk.complete(self._record, session)
+        await self._backend.complete(self._record, session)
 
 
 class SyncReactiveTask(BaseReactiveTask):
     """One run of a reactive task, for a `def` handler, which runs in a thread."""
 
-    def __init__(self, record: TaskRecord, desk: TaskBackend) -> None:
-        super().__init__(record, desk)
+    def __init__(self, record: TaskRecord, backend: TaskBackend) -> None:
+        super().__init__(record, backend)
         self._loop = asyncio.get_running_loop()
 
     def document(
         self, session: object = None, projection: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Read the source document as it is now.
+        """Return the source document as it is now.
 
-        Ends the run quietly if it is gone or no longer matches the filter.
+        Ends the run as skipped if the document is gone or no longer matches the filter.
         """
-        return _found(self._wait(self._desk.document(self._record, session, projection)))
+        return _found(self._wait(self._backend.document(self._record, session, projection)))
 
     def complete(self, session: object) -> None:
-        """Finish this run as part of the caller's transaction.
+        """Complete this run as part of the caller's transaction.
 
-        Raises `OwnershipLostError`, which must abort it, if another instance has taken over.
+        Raises `OwnershipLostError`, which must abort the transaction, if another instance has taken
+        over the run.
         """
         self.session = session
-        self._wait(self._desk.complete(self._record, session))
+        self._wait(self._backend.complete(self._record, session))
 
     def throttle(self, until: Duration | datetime) -> None:
-        """Start no run of this task on this instance for so many seconds, or before that time."""
+        """Start no run of this task on this instance during this delay, or before this time."""
         instant = self._instant("throttle", until)
-        self._loop.call_soon_threadsafe(self._desk.pause, self.name, instant)
+        self._loop.call_soon_threadsafe(self._backend.pause, self.name, instant)
 
     def _wait(self, work: Any) -> Any:
-        """Wait in the handler's thread for what is done on the event loop."""
+        """Run a coroutine on the event loop, and wait for it in the handler's thread."""
         try:
             is_on_loop = asyncio.get_running_loop() is self._loop
         except RuntimeError:

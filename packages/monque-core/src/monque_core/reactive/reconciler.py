@@ -1,4 +1,4 @@
-"""Examining all documents of a task, for whatever was missed or has a new meaning."""
+"""Reconciliation: examining all documents of a task after missed changes or a new filter."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from monque_core.errors import LeadershipLostError
-from monque_core.store.tasks.plan_updates import JobStreams
+from monque_core.store.tasks.plan_updates import ChangedDocuments
 from monque_core.store.tasks.plan_writer import TaskBrokenError
 from monque_core.store.tasks.source_collections import LastId
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from monque_core.reactive.leader import Leadership
     from monque_core.reactive.planner import Planner
     from monque_core.reactive.task_set import TaskSet
-    from monque_core.store.tasks.planner_state import DeclaredTask, Phase, ReconcileRequest
+    from monque_core.store.tasks.declarations import DeclaredTask, Phase, ReconcileRequest
     from monque_core.store.tasks.store import TaskStore
     from monque_core.tasks.definition import Declaration
 
@@ -28,17 +28,17 @@ _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 300.0
 
 
-class _AskedAnew(Exception):  # noqa: N818  # it begins again, and is no error
-    """The reconciliation that is under way was asked for again."""
+class _RestartRequested(Exception):  # noqa: N818  # control flow, not an error
+    """A new request has replaced the running reconciliation."""
 
 
 class Reconciler:
-    """Scans source collections by `_id`, ids only, through the same flush as changes."""
+    """Scans source collections by `_id`, ids only, and plans them like changes."""
 
     def __init__(
         self,
         store: TaskStore,
-        agenda: TaskSet,
+        task_set: TaskSet,
         planner: Planner,
         cleaner: Cleaner,
         leadership: Leadership,
@@ -47,7 +47,7 @@ class Reconciler:
         publisher: TaskEventPublisher,
     ) -> None:
         self._store = store
-        self._task_set = agenda
+        self._task_set = task_set
         self._planner = planner
         self._cleaner = cleaner
         self._leadership = leadership
@@ -58,15 +58,15 @@ class Reconciler:
         self._pauses: dict[str, float] = {}
         self._not_before: dict[str, float] = {}
         self.is_idle = asyncio.Event()
-        """Set while no task is waiting to be examined, but those that failed lately."""
+        """Set while no reconciliation is waiting, except for those that failed lately."""
 
     def poke(self) -> None:
-        """Look soon which tasks are to be examined."""
+        """Look for requested reconciliations soon."""
         self.is_idle.clear()
         self._signal.set()
 
     async def run(self) -> None:
-        """Examine what is to be examined, until cancelled."""
+        """Run requested reconciliations until cancelled."""
         while True:
             self._signal.clear()
             waiting = await self._waiting()
@@ -84,69 +84,67 @@ class Reconciler:
                 pass
 
     async def _waiting(self) -> list[DeclaredTask]:
-        """Read which tasks of the agenda are to be examined."""
-        declared = await self._store.progress.declarations(self._clock.now())
+        """Return the tasks with a requested reconciliation."""
+        declared = await self._store.planner_state.declarations(self._clock.now())
         return [
             task
             for task in declared
             if task.reconciliation is not None
-            # By what is planned by, too: a change must mean the same to the scan and to the flush.
+            # Only with the declaration in use: scan and flush must plan by the same one.
             and task.declaration == self._task_set.get(task.declaration.name)
         ]
 
     async def _try(self, task: DeclaredTask) -> None:
-        """Examine one task; an error is told, and the task stays to be examined."""
+        """Reconcile one task; after an error, it is retried."""
         name, term = task.declaration.name, self._leadership.term
         try:
             await self._reconcile(task)
         except LeadershipLostError:
             raise
-        except _AskedAnew:
+        except _RestartRequested:
             self.poke()
-        except Exception as error:  # noqa: BLE001  # it stays to be examined
+        except Exception as error:  # noqa: BLE001  # it is retried
             self._publisher.errored(error)
             pause = self._pauses.get(name, _FIRST_PAUSE)
             self._not_before[name] = asyncio.get_running_loop().time() + pause
             self._pauses[name] = min(_LONGEST_PAUSE, 2 * pause)
             if isinstance(error, TaskBrokenError):
-                # What changes from then on is not planned, so that only a scan of all will do.
-                await self._store.progress.ask_reconcile(name, "it failed", self._clock.now())
+                # Later changes are not planned, so only a new scan finds them.
+                await self._store.planner_state.ask_reconcile(name, "it failed", self._clock.now())
                 self._task_set.broken.add(name)
-            await self._store.progress.set_error(name, str(error), term)
+            await self._store.planner_state.set_error(name, str(error), term)
         else:
             self._pauses.pop(name, None)
             self._not_before.pop(name, None)
             if task.error is not None:
-                await self._store.progress.set_error(name, None, term)
+                await self._store.planner_state.set_error(name, None, term)
 
     async def _reconcile(self, task: DeclaredTask) -> None:
         declaration, asked = task.declaration, task.reconciliation
         assert asked is not None
         await self._store.prepare(declaration)
-        # Before the first id is read: what changes from now on must be planned.
+        # Before the first id is read, as changes from now on must be planned.
         self._task_set.broken.discard(declaration.name)
-        self._publisher.reconciles(declaration.name, asked.reason)
+        self._publisher.reconcile_started(declaration.name, asked.reason)
         documents = 0
         if asked.phase == "scan":
             documents = await self._scan(declaration, asked)
             asked = replace(asked, phase="orphans", after=None)
         await self._rearm_orphans(declaration, asked)
-        progress, now = self._store.progress, self._clock.now()
-        if await progress.mark_reconciled(
-            declaration.name, asked.ticket, now, self._leadership.term
-        ):
-            # What could not be planned for and is still there was parked again by this one.
-            await progress.unpark_before(declaration.name, asked.asked_at)
-            self._publisher.reconciled(declaration.name, asked.reason, documents)
+        state, now = self._store.planner_state, self._clock.now()
+        if await state.mark_reconciled(declaration.name, asked.ticket, now, self._leadership.term):
+            # Documents that still cannot be planned were parked again by this reconciliation.
+            await state.unpark_before(declaration.name, asked.asked_at)
+            self._publisher.reconcile_completed(declaration.name, asked.reason, documents)
             self._cleaner.poke()
 
     async def _scan(self, declaration: Declaration, asked: ReconcileRequest) -> int:
-        """Plan for all documents there are, and tell how many."""
+        """Plan all documents of the collection, and return how many there are."""
         documents, after = 0, asked.after
         while ids := await self._store.sources.ids_after(
             declaration.database, declaration.collection, after, self._batch_size
         ):
-            await self._planner.examine(declaration, JobStreams(ids))
+            await self._planner.examine(declaration, ChangedDocuments(ids))
             documents += len(ids)
             after = LastId(ids[-1])
             await self._checkpoint(declaration, asked, "scan", after)
@@ -154,11 +152,11 @@ class Reconciler:
         return documents
 
     async def _rearm_orphans(self, declaration: Declaration, asked: ReconcileRequest) -> None:
-        """Let documents that went unseen be news when they come back."""
+        """Update the records of documents that were deleted unseen."""
         after = asked.after
         while True:
-            orphans = await self._store.upkeep.orphans(declaration, after, self._batch_size)
-            await self._planner.examine(declaration, JobStreams(orphans.ids))
+            orphans = await self._store.record_cleanup.orphans(declaration, after, self._batch_size)
+            await self._planner.examine(declaration, ChangedDocuments(orphans.ids))
             after = orphans.after
             if after is None:
                 return
@@ -167,12 +165,12 @@ class Reconciler:
     async def _checkpoint(
         self, declaration: Declaration, asked: ReconcileRequest, phase: Phase, after: LastId | None
     ) -> None:
-        """Save how far it is; whoever asked anew meanwhile wants it from the beginning."""
-        is_current = await self._store.progress.checkpoint(
+        """Save the progress; raise `_RestartRequested` if there is a new request."""
+        is_current = await self._store.planner_state.checkpoint(
             declaration.name, asked.ticket, phase, after, self._leadership.term
         )
         if not is_current:
-            raise _AskedAnew
+            raise _RestartRequested
 
     def _is_due(self, name: str) -> bool:
         return asyncio.get_running_loop().time() >= self._not_before.get(name, 0.0)

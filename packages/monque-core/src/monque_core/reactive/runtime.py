@@ -1,4 +1,4 @@
-"""Reactive tasks in one running instance: their lanes, and the leader among all instances."""
+"""The reactive tasks of one running instance: pipelines, registration and leader."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from monque_core.reactive.leader import Leader
 from monque_core.reactive.leader_session import LeaderSession
-from monque_core.reactive.registration import Registration
+from monque_core.reactive.task_registration import TaskRegistration
 from monque_core.reactive.task_source import TaskSource
 from monque_core.scheduler.loop import end
 from monque_core.scheduler.wakeups import MANY, Wakeups
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ReactiveRuntime:
-    """Puts the registered tasks to work on an engine, also those that come later."""
+    """Runs the registered tasks on an engine, also those that are registered later."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class ReactiveRuntime:
             store.tasks, options, self._planned, self._read, publisher
         )
         self._leader = Leader(store.leases, options, self._leader_session, publisher)
-        self._registration = Registration(
+        self._registration = TaskRegistration(
             store.tasks, options, registry, self._leader_session, publisher
         )
         self._is_at_work = False
@@ -81,14 +81,14 @@ class ReactiveRuntime:
             self._engine.follow(self._leader)
 
     async def catch_up(self) -> None:
-        """Wait until what was written before this call is planned, if this instance leads."""
+        """If this instance leads, wait until all changes before this call are planned."""
         is_complete = not self._is_at_work
         while not is_complete:
             await self._registration.has_declared.wait()
             await self._leader.is_decided.wait()
             if self._leader.is_leading:
                 await self._catch_up()
-            # The leader may have found that its own tasks are not declared any more.
+            # The leader may have found that its own tasks are no longer declared.
             is_complete = self._registration.has_declared.is_set()
 
     async def _catch_up(self) -> None:
@@ -101,14 +101,14 @@ class ReactiveRuntime:
             await end(ceasing)
             await end(catching_up)
 
-    def _read(self, agenda: TaskSet) -> None:
-        """Be told what the leader, this instance, knows of: with its database, all may be gone."""
+    def _read(self, task_set: TaskSet) -> None:
+        """Declare tasks again that the leader, this instance, did not find in the database."""
         is_settled = self._registration.has_declared.is_set()
-        if is_settled and not all(name in agenda for name in self._registration.declared):
+        if is_settled and not all(name in task_set for name in self._registration.declared):
             self._registration.declare_again()
 
     def _planned(self, name: str, due_at: datetime, count: int) -> None:
-        """Be told that so many records of a task may become due then."""
+        """Wake the pipeline of a task: up to `count` records become due then."""
         for pipeline in self._pipelines.values():
             if name in pipeline.source.workers:
                 if due_at <= self._options.clock.now():

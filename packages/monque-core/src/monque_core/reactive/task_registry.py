@@ -1,4 +1,4 @@
-"""Which reactive tasks this process runs."""
+"""The reactive tasks of this process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from monque_core.tasks.definition import Definition
 
 Namespace = tuple[str, str]
-"""A source collection: the names of its database and of itself."""
+"""A source collection: the names of its database and its own."""
 
 
 class TaskRegistry:
@@ -24,12 +24,12 @@ class TaskRegistry:
         self._workers: dict[Namespace, Workers] = {}
 
     def add(self, definition: Definition, worker: Worker) -> None:
-        """Register a task; its name must be its own, whatever collection it watches."""
+        """Register a task; names are unique across all collections."""
         if definition.name in self._definitions:
             raise WorkerRegistrationError(
                 definition.name,
                 f"a reactive task named {definition.name!r} is registered already; "
-                "each needs a name of its own, for its records are kept under it",
+                "each needs a unique name, under which its records are stored",
             )
         self._definitions[definition.name] = definition
         self._workers.setdefault(place_of(definition), Workers()).add(worker, replace=False)
@@ -48,15 +48,15 @@ class TaskRegistry:
 
     @property
     def definitions(self) -> Mapping[str, Definition]:
-        """Give the tasks by their names; those that come later are in it, too."""
+        """Return the tasks by name, a live view."""
         return self._definitions
 
     @property
     def places(self) -> dict[Namespace, Workers]:
-        """Give the workers of each source collection."""
+        """Return the workers of each source collection."""
         return dict(self._workers)
 
 
 def place_of(definition: Definition) -> Namespace:
-    """Tell where the documents of a task are."""
+    """Return the source collection of a task."""
     return definition.declaration.database, definition.declaration.collection

@@ -1,4 +1,4 @@
-"""What a leader has to plan: the declared tasks, by where their documents are."""
+"""The tasks that a leader plans."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class TaskSet:
-    """The tasks of all live processes, as the leader last read them."""
+    """The declared tasks of all instances, as the leader last read them."""
 
     def __init__(self) -> None:
         self._declarations: dict[str, Declaration] = {}
         self.broken: set[str] = set()
-        """Tasks that cannot be planned for now; they are examined from scratch later."""
+        """Tasks that cannot be planned until their next reconciliation."""
         self.parked: set[str] = set()
-        """Tasks with documents that could not be planned for."""
+        """Tasks with documents that could not be planned."""
         self._followed: dict[str, set[str]] = {}
 
     def __iter__(self) -> Iterator[Declaration]:
@@ -30,16 +30,16 @@ class TaskSet:
         return name in self._declarations
 
     def get(self, name: str) -> Declaration | None:
-        """Give a task, None if nobody declares it any more."""
+        """Return a task, None if no instance declares it."""
         return self._declarations.get(name)
 
     def replace(self, declarations: Iterable[Declaration]) -> None:
-        """Take note of what is declared now."""
+        """Replace the declared tasks."""
         self._declarations = {one.name: one for one in declarations}
         self.broken &= set(self._declarations)
 
     def of(self, database: str, collection: str) -> Sequence[Declaration]:
-        """Give the tasks on a collection that can be planned."""
+        """Return the tasks on a collection that can be planned."""
         return [
             one
             for one in self._declarations.values()
@@ -48,25 +48,25 @@ class TaskSet:
         ]
 
     def in_database(self, database: str) -> Sequence[Declaration]:
-        """Give the tasks on all collections of a database."""
+        """Return the tasks on all collections of a database."""
         return [one for one in self._declarations.values() if one.database == database]
 
     @property
     def places(self) -> dict[str, set[str]]:
-        """Give the watched collections of each database."""
+        """Return the watched collections of each database."""
         places: defaultdict[str, set[str]] = defaultdict(set)
         for one in self._declarations.values():
             places[one.database].add(one.collection)
         return dict(places)
 
     def shortest_debounce(self, database: str) -> timedelta | None:
-        """Tell which debounce of a database is the shortest."""
+        """Return the shortest debounce of a database, None if it has no tasks."""
         return min((one.debounce for one in self.in_database(database)), default=None)
 
     def followed(self, database: str, collections: Iterable[str]) -> None:
-        """Take note that changes in these collections, and no others, are seen from now on."""
+        """Record that the changes of exactly these collections of a database are followed."""
         self._followed[database] = set(collections)
 
     def is_followed(self, declaration: Declaration) -> bool:
-        """Tell whether no change of a task's documents is missed: only then can they be scanned."""
+        """Whether all changes of a task's documents are seen, so that they can be scanned."""
         return declaration.collection in self._followed.get(declaration.database, ())

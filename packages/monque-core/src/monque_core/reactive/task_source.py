@@ -1,4 +1,4 @@
-"""Reactive tasks as a source of work: what their runs get, and what their ends mean."""
+"""Reactive tasks as a source of work: what handlers get, and how runs are settled."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from monque_core.scheduler.source import Claim
     from monque_core.scheduler.wakeups import Wakeups
     from monque_core.scheduler.workers import Work, Worker, Workers
-    from monque_core.store.outcomes import Loss
+    from monque_core.store.claim_outcomes import Loss
     from monque_core.store.quarantine import Rejected
     from monque_core.store.tasks.source_collections import SourceCollections
     from monque_core.store.tasks.store import Records
@@ -70,7 +70,7 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
         self.polling = AdaptivePolling(_SHORTEST_GAP, _LONGEST_GAP)
         self.renewal_interval = records.renewal_interval
         self.pause: Callable[[str, datetime], None] = _not_at_work
-        """Start no run of a task before a time; the pipeline sets it."""
+        """Pauses a task until a time; set by the pipeline."""
         self._records = records
         self._sources = sources
         self._registry = registry
@@ -79,73 +79,73 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
         self._publisher = publisher
 
     def is_suspect(self, candidate: TaskCandidate) -> bool:
-        """Tell whether a record may be what killed its processes: one of them died at it."""
+        """Whether a record may be a poison record: a process died while it ran."""
         return candidate.interrupted
 
     def needs_isolation(self, work: TaskRecord) -> bool:
-        """Tell whether a claimed record was suspicious when it was waiting."""
+        """Whether a claimed record was a suspect while it waited."""
         return bool(work.history) and work.history[-1].status == ExecutionStatus.INTERRUPTED
 
     def report_rejected(self, rejected: Rejected, error: Exception) -> None:
-        """Say that a record was given up with its process, or is no record."""
+        """Report a record that failed with its process, or a document that is not a record."""
         if isinstance(rejected, ExhaustedRecord):
             self._publisher.failed(rejected.record, error, will_retry=False)
         else:
             self._publisher.errored(error)
 
     def begin(self, run: Run[TaskRecord]) -> Work:
-        """Say that a task starts, and give its handler what it works with."""
+        """Publish that a task starts, and return what its handler gets."""
         record = run.work
         kind = ReactiveTask if self.workers[record.task].is_async else SyncReactiveTask
         self._publisher.started(record)
         return kind(record, self)
 
     def timeout(self, work: TaskRecord, worker: Worker) -> timedelta | None:  # noqa: ARG002
-        """Tell how long one run may take."""
+        """Return how long one run may take."""
         return worker.timeout
 
     def conclude(
         self, run: Run[TaskRecord], error: BaseException | None, duration: timedelta
     ) -> RunResult[TaskRecord]:
-        """Decide what the end of a handler means for its record."""
+        """Return the result of a run whose handler has ended."""
         return RunResult(run, self._outcome(run, error), error, duration)
 
     def release(self, run: Run[TaskRecord]) -> RunResult[TaskRecord]:
-        """End a claim as if it had never been made."""
+        """Return a result that undoes the claim."""
         return RunResult(run, RELEASED, None, timedelta(0))
 
     async def settle(
         self, results: Sequence[RunResult[TaskRecord]], now: datetime
     ) -> list[TaskVerdict]:
-        """Write outcomes, and say for each what became of it."""
+        """Write outcomes, and return a verdict for each."""
         settlements = [
             TaskSettlement(result.run.work, result.outcome, result.duration) for result in results
         ]
         return await self._records.outcomes.settle(settlements, now)
 
     def finalize(self, result: RunResult[TaskRecord], verdict: TaskVerdict, now: datetime) -> bool:  # noqa: ARG002
-        """Tell what was written."""
+        """Publish what was written."""
         record = result.run.work
         if verdict == "lost":
             self.report_lost(record, verdict)
             return True
-        self._announce(result, verdict)
+        self._publish(result, verdict)
         return True
 
     async def renew(self, runs: Sequence[Run[TaskRecord]], now: datetime) -> Mapping[Claim, Loss]:
-        """Keep claims alive, and return those that are no longer ours, and why.
+        """Renew claims, and return those that were lost, and why.
 
-        One that is being completed in a transaction is left alone: a renewal would wait for the
-        transaction, or abort it. Once that is over, it may be complete and nobody else's; what is
-        stored when the run ends tells.
+        A run that is completing in a transaction is left alone: a renewal would wait for the
+        transaction, or abort it. After the transaction, the record may be completed and without a
+        claim; what is stored when the run ends decides.
         """
         renewable = [run.work for run in runs if not _is_in_transaction(run)]
-        lost = await self._records.outcomes.renew(renewable, now) if renewable else set()
-        lost -= {(run.work.id, run.work.claim_token) for run in runs if _may_be_over(run)}
-        return dict.fromkeys(lost, "lost")
+        lost = await self._records.outcomes.renew(renewable, now)
+        may_be_over = {(run.work.id, run.work.claim_token) for run in runs if _may_be_over(run)}
+        return {claim: loss for claim, loss in lost.items() if claim not in may_be_over}
 
     def report_write_error(self, work: TaskRecord, error: Exception) -> None:
-        """Say that MongoDB refuses an outcome, which is kept and tried again."""
+        """Report that MongoDB rejects an outcome, which is kept and retried."""
         self._publisher.errored(error, work)
 
     def report_lost(self, work: TaskRecord, loss: Loss) -> None:  # noqa: ARG002  # nobody deletes records
@@ -153,13 +153,13 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
         self._publisher.errored(_ownership_lost(work), work)
 
     def now(self) -> datetime:
-        """Give the current time of the server."""
+        """Return the current time of the server."""
         return self._clock.now()
 
     async def document(
         self, record: TaskRecord, session: object, projection: Mapping[str, Any] | None
     ) -> dict[str, Any] | None:
-        """Read the source document, if it still matches."""
+        """Return the source document, None if it does not match."""
         declaration = self._registry[record.task].declaration
         return await self._sources.document(
             declaration.database,
@@ -171,7 +171,7 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
         )
 
     async def complete(self, record: TaskRecord, session: object) -> None:
-        """Finish the record inside the caller's transaction."""
+        """Complete the record inside the caller's transaction."""
         native = native_session(session)
         if native is None:
             raise TypeError("complete() needs the session of the transaction it is part of")
@@ -194,7 +194,7 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
         definition = self._registry[record.task]
         return after_failure(definition, record, failure_reason(error), self._clock.now())
 
-    def _announce(self, result: RunResult[TaskRecord], stored: TaskRecord) -> None:
+    def _publish(self, result: RunResult[TaskRecord], stored: TaskRecord) -> None:
         outcome = result.outcome
         if stored.next_run_at is not None and stored.status == TaskStatus.PENDING:
             self._wakeups.hint_at(stored.task, stored.next_run_at)
@@ -204,11 +204,11 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
             case Skipped():
                 self._publisher.skipped(stored, result.duration)
             case Retrying() | Failed() | Deferred(reason=str()):
-                self._announce_failure(result, stored)
+                self._publish_failure(result, stored)
             case _:
                 self._publisher.completed(stored, result.duration)
 
-    def _announce_failure(self, result: RunResult[TaskRecord], stored: TaskRecord) -> None:
+    def _publish_failure(self, result: RunResult[TaskRecord], stored: TaskRecord) -> None:
         error = result.error or RuntimeError(stored.last_error)
         if _has_completed(stored, result.run):
             # Its transaction had completed it before the handler failed.
@@ -228,7 +228,7 @@ def _may_be_over(run: Run[TaskRecord]) -> bool:
 
 
 def _has_completed(stored: TaskRecord, run: Run[TaskRecord]) -> bool:
-    """Tell whether this very run is stored as a success, whatever its handler did afterwards."""
+    """Whether this run is stored as a success, whatever its handler did afterwards."""
     is_its_own = stored.claim_token == run.work.claim_token
     return is_its_own and stored.status == TaskStatus.COMPLETED
 

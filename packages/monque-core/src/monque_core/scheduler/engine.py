@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from monque_core.clock import ServerClock
 from monque_core.errors import ShutdownTimeoutError
 from monque_core.scheduler.cluster import Cluster
-from monque_core.scheduler.job_source import JobSource, retry_policy
+from monque_core.scheduler.job_source import JobSource, default_retry
 from monque_core.scheduler.lease import InstanceLease
 from monque_core.scheduler.listener import Listener
 from monque_core.scheduler.loop import end, wait_until
@@ -86,12 +86,11 @@ class Engine:
             maintenance,
         ]
         if options.recover_stale_jobs:
-            policy = retry_policy(options)
             self._watchers.append(
                 Recovery(
                     store,
                     clock,
-                    policy,
+                    default_retry(options),
                     options.heartbeat_interval,
                     jobs.runs,
                     wakeups,

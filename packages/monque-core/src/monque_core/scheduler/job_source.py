@@ -16,13 +16,14 @@ from monque_core.jobs.outcome import (
     Completed,
     Released,
     Retrying,
-    RetryPolicy,
     after_failure,
     after_success,
     failure_reason,
+    max_runs,
     settled,
     truncated,
 )
+from monque_core.jobs.retry import Exponential
 from monque_core.scheduler.poison_guard import is_suspect
 from monque_core.scheduler.polling import SteadyPolling
 from monque_core.scheduler.source import RunResult, Source
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from monque_core.scheduler.source import Claim
     from monque_core.scheduler.wakeups import Wakeups
     from monque_core.scheduler.workers import Work, Worker, Workers
-    from monque_core.store.outcomes import Loss
+    from monque_core.store.claim_outcomes import Loss
     from monque_core.store.quarantine import Rejected
     from monque_core.store.store import Store
 
@@ -66,21 +67,21 @@ class JobSource(Source[AnyJob, JobCandidate]):
         self.renewal_interval = options.heartbeat_interval
         self._outcomes = store.outcomes
         self._clock = options.clock
-        self._policy = retry_policy(options)
+        self._retry = default_retry(options)
         self._wakeups = wakeups
         self._publisher = publisher
 
     def is_suspect(self, candidate: JobCandidate) -> bool:
         """Whether a waiting job may be a poison job."""
-        max_runs = candidate.max_retries or self._policy.max_retries
-        return is_suspect(candidate.claims, candidate.failures, max_runs)
+        limit = candidate.max_retries or self._retry.max_attempts
+        return is_suspect(candidate.claims, candidate.failures, limit)
 
     def needs_isolation(self, work: AnyJob) -> bool:
         """Whether a claimed job was a suspect while it waited."""
         # As it was before this claim; for most jobs the first comparison decides.
         before = work.claims - 1
         return before > work.fail_count and is_suspect(
-            before, work.fail_count, self._policy.limit_for(work)
+            before, work.fail_count, max_runs(work, self._retry)
         )
 
     def report_rejected(self, rejected: Rejected, error: Exception) -> None:  # noqa: ARG002  # the error names it
@@ -110,7 +111,7 @@ class JobSource(Source[AnyJob, JobCandidate]):
             return RunResult(run, after_success(job, now), None, duration)
         if run.ended_by == "stop":
             return RunResult(run, RELEASED, error, duration)
-        outcome = after_failure(job, failure_reason(error), now, self._policy)
+        outcome = after_failure(job, failure_reason(error), now, self._retry)
         return RunResult(run, outcome, error, duration)
 
     def release(self, run: Run[AnyJob]) -> RunResult[AnyJob]:
@@ -176,7 +177,7 @@ class JobSource(Source[AnyJob, JobCandidate]):
             result.outcome = after_success(run.work, now)
         elif not isinstance(result.outcome, Released):
             reason = failure_reason(result.error)
-            result.outcome = after_failure(run.work, reason, now, self._policy)
+            result.outcome = after_failure(run.work, reason, now, self._retry)
 
     def _publish(self, result: RunResult[AnyJob], now: datetime) -> None:
         job, outcome = result.run.work, result.outcome
@@ -199,11 +200,13 @@ class JobSource(Source[AnyJob, JobCandidate]):
                 self._publisher.failed(stored, error, will_retry=will_retry)
 
 
-def retry_policy(options: Options) -> RetryPolicy:
-    """Return the retry policy of an instance."""
-    return RetryPolicy(
-        max_retries=options.max_retries,
-        base=options.base_retry_interval,
-        cap=options.max_backoff_delay,
+def default_retry(options: Options) -> Exponential:
+    """Return the retry policy of an instance: 2^fail_count × `base_retry_interval`, capped."""
+    cap = options.max_backoff_delay
+    return Exponential(
+        # The first failure already doubles the interval.
+        min(2 * options.base_retry_interval, cap),
+        cap=cap,
         jitter=options.retry_jitter,
+        max_attempts=options.max_retries,
     )

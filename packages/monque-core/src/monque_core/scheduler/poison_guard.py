@@ -61,6 +61,7 @@ class PoisonGuard:
         self.waiting_suspects |= waiting_suspects
 
 
-def is_suspect(claims: float, failures: float, max_runs: int) -> bool:
+def is_suspect(claims: float, failures: float, max_runs: int | None) -> bool:
     """Whether a waiting job was interrupted twice, or one more interruption would be its last."""
-    return claims > failures and (claims - failures >= 2 or claims + 1 >= max_runs)
+    is_last = max_runs is not None and claims + 1 >= max_runs
+    return claims > failures and (claims - failures >= 2 or is_last)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from monque_core.errors import MonqueConnectionError, MonqueError
-from monque_core.jobs.outcome import RetryPolicy, after_exhaustion, settled
+from monque_core.jobs.outcome import after_exhaustion, max_runs, settled
 from monque_core.scheduler.loop import Periodic
 from monque_core.store.outcomes import Settlement
 from monque_core.store.staleness import is_interval
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from monque_core.clock import Clock
     from monque_core.jobs.job import AnyJob
+    from monque_core.jobs.retry import Retry
     from monque_core.scheduler.event_publisher import EventPublisher
     from monque_core.scheduler.runs import Runs
     from monque_core.scheduler.wakeups import Wakeups
@@ -36,7 +37,7 @@ class Recovery(Periodic):
         self,
         store: Store,
         clock: Clock,
-        policy: RetryPolicy,
+        retry: Retry,
         interval: timedelta,
         runs: Runs[AnyJob],
         wakeups: Wakeups,
@@ -45,7 +46,7 @@ class Recovery(Periodic):
         super().__init__(publisher.errored, interval)
         self._store = store
         self._clock = clock
-        self._policy = policy
+        self._retry = retry
         self._runs = runs
         self._wakeups = wakeups
         self._publisher = publisher
@@ -131,7 +132,8 @@ class Recovery(Periodic):
         return failed
 
     def _is_spent(self, job: AnyJob) -> bool:
-        return job.claims >= self._policy.limit_for(job) and not _is_counted_by_others(job)
+        limit = max_runs(job, self._retry)
+        return limit is not None and job.claims >= limit and not _is_counted_by_others(job)
 
     def _could_be_heard(self, job: AnyJob) -> bool:
         """Whether the owner had time for three heartbeats since the last outage."""
@@ -144,7 +146,7 @@ class Recovery(Periodic):
         adopted = await self._store.stale_jobs.adopt(batch, job, now)
         if adopted is None:
             return False
-        error = MonqueError(_spent(job, self._policy.limit_for(job)))
+        error = MonqueError(_spent(job, max_runs(job, self._retry)))
         outcome = after_exhaustion(adopted, str(error), now)
         (verdict,) = await self._store.outcomes.settle([Settlement(adopted, outcome)], now)
         if verdict == "written":
@@ -157,7 +159,7 @@ def _is_counted_by_others(job: AnyJob) -> bool:
     return isinstance(job.claimed_at, datetime) and job.next_run_at > job.claimed_at
 
 
-def _spent(job: AnyJob, limit: int) -> str:
+def _spent(job: AnyJob, limit: int | None) -> str:
     """Return what used up the runs of a job: interruptions and failures."""
     interruptions = max(1, job.claims - job.fail_count)
     failures = f" and {job.fail_count} run(s) failed" if job.fail_count else ""

@@ -1,27 +1,23 @@
-"""Reading jobs, one by one and page by page."""
+"""Reading jobs: one, some, and page by page."""
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from monque_core.errors import InvalidJobError
-from monque_core.jobs.cursor import Cursor, Place
+from monque_core.jobs.cursor import Place
 from monque_core.jobs.job import JobStatus
-from monque_core.log import log
-from monque_core.store import paging
+from monque_core.jobs.views import JobPage
 from monque_core.store.documents import to_job
 from monque_core.store.indexes import RECURRING
+from monque_core.store.paging import read_page, readable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from bson import ObjectId
 
     from monque_core.jobs.job import AnyJob
     from monque_core.store.driver import Collection, Document
-    from monque_core.store.paging import Sheet, Start
+    from monque_core.store.paging import PageRequest, Start
 
 SortName: TypeAlias = Literal["created_at", "updated_at", "next_run_at"]
 
@@ -42,18 +38,18 @@ class Order:
 
     @property
     def reversed(self) -> Order:
-        """Give the same order from the other end."""
+        """Return the reversed order."""
         return Order(self.by, not self.descending)
 
     @property
     def keys(self) -> list[tuple[str, int]]:
-        """Give the fields and directions to sort by; the id decides between equals."""
+        """Return the fields and directions to sort by; the id decides between equal values."""
         direction = -1 if self.descending else 1
         field = _FIELDS[self.by]
         return [(field, direction)] if field == "_id" else [(field, direction), ("_id", direction)]
 
     def place(self, document: Document) -> Place:
-        """Give the place of a document."""
+        """Return the place of a document."""
         return Place(document.get(_FIELDS[self.by]), document["_id"])
 
     @property
@@ -83,53 +79,36 @@ class Order:
         return {"$or": [{field: {later: place.value}}, among_equals, *missing]}
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Jobs that follow each other in an order, their places, and what is beyond them."""
-
-    jobs: list[AnyJob]
-    cursor: Cursor | None
-    has_next: bool
-    has_previous: bool
-
-
 class JobListing:
-    """The jobs collection as a list to look at."""
+    """The jobs collection as lists."""
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
 
     async def get(self, job_id: ObjectId) -> AnyJob | None:
-        """Read one job."""
+        """Return one job."""
         document = await self._collection.find_one({"_id": job_id})
         return None if document is None else to_job(document)
 
     async def find(self, chosen: Document, order: Order, limit: int, skip: int) -> list[AnyJob]:
-        """Read the chosen jobs in order."""
+        """Return the chosen jobs in order."""
         documents = await self._collection.find(chosen, sort=order.keys, limit=limit, skip=skip)
-        return _readable(documents)
+        return readable(documents, to_job)
 
-    async def page_after(
-        self, chosen: Document, order: Order, cursor: Cursor | None, limit: int
-    ) -> Page:
-        """Read what comes after the page of a cursor, or the first page."""
-        return _page(await paging.page_after(self._rows(chosen, order), cursor, limit))
-
-    async def page_before(self, chosen: Document, order: Order, cursor: Cursor, limit: int) -> Page:
-        """Read what comes before the page of a cursor."""
-        return _page(await paging.page_before(self._rows(chosen, order), cursor, limit))
-
-    def _rows(self, chosen: Document, order: Order) -> _Jobs:
-        return _Jobs(self._collection, chosen, order)
+    async def page(self, chosen: Document, order: Order, request: PageRequest) -> JobPage:
+        """Return a page of the chosen jobs."""
+        sheet = await read_page(_Jobs(self._collection, chosen, order), request)
+        jobs = readable(sheet.rows, to_job)
+        return JobPage(jobs, sheet.cursor, sheet.has_next, sheet.has_previous)
 
     async def schedules(self, name: str | None) -> list[AnyJob]:
-        """Read the recurring jobs, of one name or all."""
+        """Return the recurring jobs, of one name or all."""
         chosen: Document = {} if name is None else {"name": name}
         documents = await self._collection.find(
             {**RECURRING, **chosen, "status": {"$in": list(JobStatus.ACTIVE)}},
             sort=[("name", 1)],
         )
-        return _readable(documents)
+        return readable(documents, to_job)
 
 
 class _Jobs:
@@ -161,17 +140,3 @@ class _Jobs:
         if start is not None:
             beyond = order.from_(start.place) if start.inclusive else order.beyond(start.place)
         return {"$and": [self._chosen, order.sortable, beyond]}
-
-
-def _page(sheet: Sheet[Document]) -> Page:
-    return Page(_readable(sheet.rows), sheet.cursor, sheet.has_next, sheet.has_previous)
-
-
-def _readable(documents: Sequence[Document]) -> list[AnyJob]:
-    jobs = []
-    for document in documents:
-        try:
-            jobs.append(to_job(document))
-        except InvalidJobError as error:
-            log(logging.WARNING, f"the document {document['_id']} is left out: {error}")
-    return jobs

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from bson import ObjectId
 from pymongo import UpdateMany
-from pymongo.errors import DuplicateKeyError, WriteError
+from pymongo.errors import DuplicateKeyError
 
 from monque_core.jobs.job import AnyJob, Job, JobStatus
 from monque_core.jobs.outcome import (
@@ -21,6 +21,7 @@ from monque_core.jobs.outcome import (
     Released,
     Retrying,
 )
+from monque_core.store.claim_outcomes import ClaimOutcomes, Loss
 from monque_core.store.documents import to_document
 from monque_core.store.transitions import (
     Owner,
@@ -30,17 +31,17 @@ from monque_core.store.transitions import (
     renew,
     settle,
 )
-from monque_core.store.write_errors import write_each
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
     from monque_core.store.driver import Collection, Document
 
-_OWNER_FIELDS = {"status": 1, "claimedBy": 1, "claimToken": 1}
 _STATE_FIELDS = {
-    **_OWNER_FIELDS,
+    "status": 1,
+    "claimedBy": 1,
+    "claimToken": 1,
     "failCount": 1,
     "claims": 1,
     "nextRunAt": 1,
@@ -67,39 +68,17 @@ class Rescheduled:
     data: object = field(default=None, compare=False)
 
 
-Loss: TypeAlias = Literal["lost", "deleted"]
-"""Why a claim is no longer ours: another has the job, or nobody, for it was deleted."""
 Verdict: TypeAlias = Literal["written"] | Loss | Rescheduled
 
 
-class Outcomes:
-    """The processing side of the jobs collection."""
+class Outcomes(ClaimOutcomes[AnyJob]):
+    """The claimed jobs of this instance."""
+
+    _running = (JobStatus.PROCESSING,)
 
     def __init__(self, collection: Collection, owner: Owner) -> None:
-        self._collection = collection
+        super().__init__(collection, owner.instance_id)
         self._owner = owner
-
-    async def renew(
-        self, jobs: Sequence[AnyJob], now: datetime
-    ) -> dict[tuple[Hashable, ObjectId | None], Loss]:
-        """Keep claims alive; return (id, token) of those that are no longer ours, and why."""
-        step = renew(jobs, self._owner, now)
-        try:
-            if await self._collection.update_many(step.filter, step.update) == len(jobs):
-                return {}
-        except WriteError:
-            # One that the server refuses must not cost the others their claims.
-            await write_each(self._collection, [job.id for job in jobs], step)
-            raise
-        found = await self._collection.find(
-            {"_id": {"$in": [job.id for job in jobs]}}, projection=_OWNER_FIELDS
-        )
-        states = {document["_id"]: document for document in found}
-        return {
-            (job.id, job.claim_token): "lost" if job.id in states else "deleted"
-            for job in jobs
-            if not self._is_ours(job, states.get(job.id, {}))
-        }
 
     async def settle(self, settlements: Sequence[Settlement], now: datetime) -> list[Verdict]:
         """Write outcomes in one round trip, and say for each what became of it."""
@@ -123,7 +102,7 @@ class Outcomes:
         matched, _ = await self._collection.bulk_write(requests)
         if matched == len(settlements):
             return ["written"] * len(settlements)
-        states = await self._states([one.job.id for one in settlements])
+        states = await self._states([one.job.id for one in settlements], _STATE_FIELDS)
         return [_judge(one, states.get(one.job.id), self._owner) for one in settlements]
 
     async def _settle_occurrence(self, settlement: Settlement, now: datetime) -> Verdict:
@@ -137,7 +116,7 @@ class Outcomes:
         step = renew([job], self._owner, now)
         stored = await self._collection.find_one_and_update(step.filter, step.update)
         if stored is None:
-            states = await self._states([job.id])
+            states = await self._states([job.id], _STATE_FIELDS)
             return _judge(settlement, states.get(job.id), self._owner)
         schedule = _schedule_of(stored)
         if schedule != Rescheduled(job.repeat_interval, job.timezone):
@@ -169,21 +148,11 @@ class Outcomes:
 
     async def _is_open(self, job: AnyJob) -> bool:
         """Tell whether a schedule is still at this occurrence, which may yet end in any way."""
-        state = (await self._states([job.id])).get(job.id)
+        state = (await self._states([job.id], _STATE_FIELDS)).get(job.id)
         return state is not None and state.get("nextRunAt") == job.next_run_at
 
-    def _is_ours(self, job: AnyJob, state: Document) -> bool:
-        return (
-            state.get("status") == JobStatus.PROCESSING
-            and state.get("claimedBy") == self._owner.instance_id
-            and state.get("claimToken") == job.claim_token
-        )
-
-    async def _states(self, ids: Sequence[ObjectId]) -> dict[ObjectId, Document]:
-        documents = await self._collection.find(
-            {"_id": {"$in": list(ids)}}, projection=_STATE_FIELDS
-        )
-        return {document["_id"]: document for document in documents}
+    def _renewal(self, claims: Sequence[AnyJob], now: datetime) -> Transition:
+        return renew(claims, self._owner, now)
 
 
 def _steps(settlements: Iterable[Settlement], owner: Owner, now: datetime) -> Iterable[Transition]:

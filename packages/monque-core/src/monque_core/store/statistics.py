@@ -14,7 +14,7 @@ from monque_core.jobs.job import JobStatus
 from monque_core.jobs.views import QueueStats
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from monque_core.store.driver import Collection, Document
 
@@ -41,14 +41,8 @@ class JobStatistics:
     async def count(self, name: str | None = None) -> Figures:
         """Count the jobs of every name, or of one, in one aggregation."""
         chosen: Document = {} if name is None else {"name": name}
-        pipeline = _pipeline(chosen)
-        try:
-            rows = await self._collection.aggregate(pipeline, maxTimeMS=_LONGEST_MS)
-        except ExecutionTimeout as error:
-            raise AggregationTimeoutError(
-                f"counting the jobs took longer than {_LONGEST_MS // 1000} s; count one name, or "
-                "delete finished jobs with JobRetention"
-            ) from error
+        hint = "; count one name, or delete finished jobs with JobRetention"
+        rows = await count_rows(self._collection, _pipeline(chosen), "the jobs", hint)
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         durations: dict[str, tuple[float, int]] = {}
         for row in rows:
@@ -64,6 +58,18 @@ class JobStatistics:
             {each: _stats(counts[each], [durations.get(each, (0, 0))]) for each in counts},
             _stats(sum(counts.values(), Counter()), durations.values()),
         )
+
+
+async def count_rows(
+    collection: Collection, pipeline: list[Document], what: str, hint: str = ""
+) -> Sequence[Document]:
+    """Run an aggregation that counts; raise `AggregationTimeoutError` if it takes too long."""
+    try:
+        return await collection.aggregate(pipeline, maxTimeMS=_LONGEST_MS)
+    except ExecutionTimeout as error:
+        raise AggregationTimeoutError(
+            f"counting {what} took longer than {_LONGEST_MS // 1000} s{hint}"
+        ) from error
 
 
 def _stats(by_status: Counter[str], durations: Iterable[tuple[float, int]]) -> QueueStats:

@@ -1,4 +1,4 @@
-"""When the record of a document that is gone may go, too."""
+"""When the records of documents that are gone are deleted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CLEANUP_WHEN: Final[tuple[CleanupWhen, ...]] = ("deleted", "unmatched", "never")
 
 @dataclass(frozen=True)
 class Cleanup:
-    """Which records are removed, once quiet for `keep_for` (seconds or a `timedelta`).
+    """Which records are deleted, after no change for `keep_for` (seconds or a `timedelta`).
 
     "deleted": those whose source document is gone. "unmatched": also those whose document no
     longer matches the filter. "never": none.
@@ -25,11 +25,11 @@ class Cleanup:
     keep_for: Duration = timedelta(days=1)
 
     def __post_init__(self) -> None:
-        """Turn the duration into a `timedelta`, refusing what cannot be meant."""
+        """Check the options and convert the duration to a `timedelta`."""
         check_choice("cleanup.when", self.when, CLEANUP_WHEN)
         object.__setattr__(self, "keep_for", check_duration("cleanup.keep_for", self.keep_for))
 
     @property
     def quiet_time(self) -> timedelta:
-        """Give `keep_for` as a `timedelta`."""
+        """Return `keep_for` as a `timedelta`."""
         return to_timedelta(self.keep_for)

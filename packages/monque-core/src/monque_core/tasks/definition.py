@@ -1,4 +1,4 @@
-"""A reactive task as it was declared: what the leader plans it by, and what its runs follow."""
+"""The options of a reactive task, checked: what the leader plans by, and what its runs need."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, Required, TypeAlias, TypedDict
 
+from monque_core.jobs.retry import Exponential, Retry
 from monque_core.jobs.rules import check_name
 from monque_core.tasks.cleanup import Cleanup
 from monque_core.tasks.documents import PLAIN, from_text, to_bytes, to_text
 from monque_core.tasks.filters import check_filter
-from monque_core.tasks.retry import Exponential, Retry
 from monque_core.tasks.rules import (
     check_choice,
     check_duration,
@@ -43,7 +43,7 @@ _UNWATCHABLE: Final = ("admin", "config", "local")
 
 @dataclass(frozen=True, kw_only=True)
 class Declaration:
-    """What the leader needs to plan a task, be it one of another process."""
+    """What the leader needs to plan a task, which may be one of another process."""
 
     name: str
     database: str
@@ -76,7 +76,7 @@ class Declaration:
         on_version_change: VersionChange,
         reconcile_on_change: bool,
     ) -> Declaration:
-        """Build one from what was stored of it, with the same checks as when it was declared."""
+        """Return a stored declaration, with the same checks as when it was declared."""
         return _declare(
             name=name,
             database=database,
@@ -95,17 +95,17 @@ class Declaration:
 
     @cached_property
     def filter_text(self) -> str:
-        """Give the filter as extended JSON, to be stored."""
+        """Return the filter as extended JSON, as it is stored."""
         return to_text(self.filter)
 
     @cached_property
     def watch_text(self) -> str:
-        """Give the projection of what is watched as extended JSON, to be stored."""
+        """Return the projection of the watched fields as extended JSON, as it is stored."""
         return to_text(self.watch.projection())
 
     @cached_property
     def fingerprint(self) -> str:
-        """Give a digest that differs when filter or watch do."""
+        """Return a digest that changes with the filter or the watch."""
         content = {"filter": self.filter, "watch": self.watch.projection()}
         return hashlib.sha256(to_bytes(content)).hexdigest()
 
@@ -117,11 +117,11 @@ class Definition:
     declaration: Declaration
     retry: Retry
     history: int
-    """How many of its last runs stay on a record."""
+    """How many of its last runs a record keeps."""
 
     @property
     def name(self) -> str:
-        """Give the name of the task."""
+        """Return the name of the task."""
         return self.declaration.name
 
 
@@ -134,6 +134,7 @@ class TaskOptions(TypedDict, total=False):
     debounce: Duration
     max_wait: Duration | None
     retry: Retry | None
+    reset_on_change: bool
     cleanup: Cleanup | None
     history: int
     version: int
@@ -142,7 +143,7 @@ class TaskOptions(TypedDict, total=False):
 
 
 def check_options(given: Mapping[str, object]) -> None:
-    """Refuse options that `Monque.reactive` does not have, and a task without a name."""
+    """Raise `TypeError` for unknown options of `Monque.reactive`, or if there is no name."""
     for option in given:
         if option not in TaskOptions.__annotations__:
             known = [*TaskOptions.__annotations__, "concurrency", "timeout"]
@@ -164,14 +165,14 @@ def define(
     debounce: Duration = 1.0,
     max_wait: Duration | None = None,
     retry: Retry | None = None,
+    reset_on_change: bool = True,
     cleanup: Cleanup | None = None,
     history: int = 5,
     version: int = 1,
     on_version_change: VersionChange = "nothing",
     reconcile_on_change: bool = True,
 ) -> Definition:
-    """Check the options of a task; raise `ValueError` with the option, the value and the rule."""
-    policy = _check_retry(Exponential() if retry is None else retry)
+    """Return a checked task; raise `ValueError` with the option, the value and the rule."""
     declaration = _declare(
         name=name,
         database=database,
@@ -181,13 +182,17 @@ def define(
         codec=codec,
         debounce=debounce,
         max_wait=max_wait,
-        reset_on_change=policy.reset_on_change,
+        reset_on_change=reset_on_change,
         cleanup=_check_cleanup(Cleanup() if cleanup is None else cleanup),
         version=version,
         on_version_change=on_version_change,
         reconcile_on_change=reconcile_on_change,
     )
-    return Definition(declaration, policy, check_whole_number("history", history, least=0))
+    return Definition(
+        declaration,
+        _check_retry(Exponential() if retry is None else retry),
+        check_whole_number("history", history, least=0),
+    )
 
 
 def _declare(
@@ -231,9 +236,7 @@ def _check_database(database: object) -> str:
     if not 0 < len(database.encode("utf-8", "replace")) <= 63:
         raise refusal("database", database, allowed)
     if database in _UNWATCHABLE:
-        owned = (
-            "one of yours: the changes of MongoDB's own (admin, config, local) cannot be watched"
-        )
+        owned = "one of your own: changes in admin, config and local cannot be watched"
         raise refusal("database", database, owned)
     return database
 

@@ -1,8 +1,8 @@
-"""Filters and projections as plain BSON, whatever codec they were written for, and as text.
+"""Filters and projections as plain BSON, independent of the codec, and as text.
 
-The text is canonical extended JSON, in which some keys stand for a type: `{"$regex": …}`, an
-ordinary operator of a filter, would be read back as a regular expression and lose what is beside
-it. Such keys get a second `$` in the text.
+The text is canonical extended JSON. There, some keys denote a type: `{"$regex": …}`, an operator
+of a filter, would be read back as a regular expression without its other keys. Such keys get a
+second `$` in the text.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _UNREADABLE: Final = (
 
 
 def plain(option: str, document: Mapping[str, Any], codec: CodecOptions[Any]) -> dict[str, Any]:
-    """Give a copy of plain BSON types, which every codec encodes alike."""
+    """Return a copy of plain BSON types, which every codec encodes the same way."""
     try:
         copy = bson.decode(bson.encode(document, codec_options=codec), PLAIN)
     except Exception as error:
-        # BSON's own errors hold the repr of a value, which may raise anything by itself.
+        # BSON errors contain the repr of a value, which may raise anything.
         raise ValueError(
             f"option {option}={brief_repr(document)} cannot be written as BSON: "
             f"{brief_message(error)}; "
@@ -63,21 +63,21 @@ def plain(option: str, document: Mapping[str, Any], codec: CodecOptions[Any]) ->
 
 
 def to_bytes(document: Mapping[str, Any]) -> bytes:
-    """Give a plain document as BSON."""
+    """Return a plain document as BSON."""
     return bson.encode(document, codec_options=PLAIN)
 
 
 def to_text(document: Mapping[str, Any] | None) -> str:
-    """Give a plain document as text from which it can be had again."""
+    """Return a plain document as text; `from_text` reads it back."""
     return json_util.dumps(_rename_keys(document, _escaped), json_options=_TEXT)
 
 
 def from_text(text: str) -> Any:
-    """Give what `to_text` was given."""
+    """Return the document that `to_text` was given."""
     try:
         return _rename_keys(json_util.loads(text, json_options=_TEXT), _unescaped)
     except _UNREADABLE as error:
-        raise ValueError(f"{brief_repr(text)} is no canonical extended JSON: {error}") from error
+        raise ValueError(f"{brief_repr(text)} is not canonical extended JSON: {error}") from error
 
 
 def _is_too_deep(document: dict[str, Any]) -> bool:

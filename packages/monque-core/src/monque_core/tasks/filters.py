@@ -1,4 +1,4 @@
-"""Which documents a task is about: an ordinary query, within what the planner can evaluate."""
+"""The filter of a task: an ordinary query without operators that planning cannot evaluate."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _REFUSED: Final = {
     "$where": "runs JavaScript, which a $match stage cannot; use $expr",
     "$near": _NO_DISTANCE,
     "$nearSphere": _NO_DISTANCE,
-    "$text": "works in the first stage of a pipeline only, which is the planner's; use $regex",
+    "$text": "works in the first stage of a pipeline only, which monque needs itself; use $regex",
 }
 _QUOTED: Final = frozenset({"$literal", "$jsonSchema"})
-"""What is inside of these is no operator, whatever it looks like."""
+"""Keys inside of these are not operators."""
 
 
 def check_filter(filter: object, codec: CodecOptions[Any]) -> dict[str, Any]:
@@ -38,14 +38,13 @@ def check_filter(filter: object, codec: CodecOptions[Any]) -> dict[str, Any]:
         reason = _REFUSED.get(path[-1])
         if reason:
             raise ValueError(
-                f"option filter={brief_repr(filter)} is not allowed: "
-                f"{'.'.join(path)} cannot be planned with, since {path[-1]} {reason}"
+                f"option filter={brief_repr(filter)} is not allowed: {'.'.join(path)} {reason}"
             )
     return checked
 
 
 def _keys(document: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Yield the way to every key that may be an operator."""
+    """Yield the path to every key that may be an operator."""
     level: list[tuple[tuple[str, ...], Any]] = [((), document)]
     while level:
         path, value = level.pop()

@@ -1,4 +1,4 @@
-"""How a run of a task ends, and what follows for its record."""
+"""The outcomes of a reactive task's run, and which one follows a failure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    """The handler has done its work."""
+    """The run has succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """A run failed and another one follows."""
+    """The run has failed and another one follows."""
 
     reason: str
     at: datetime
@@ -32,23 +32,23 @@ class Retrying:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A run failed and none is left."""
+    """The run has failed and none is left."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The handler asked to run later."""
+    """The handler has asked to run again later."""
 
     at: datetime
     reason: str | None = None
-    """Why the handler failed after asking; None if it did not."""
+    """Why the handler failed after that; None if it did not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """A claim is handed back as if it had never been made."""
+    """The claim is undone, as if it had never been made."""
 
 
 Outcome: TypeAlias = Succeeded | Skipped | Retrying | Failed | Deferred | Released
@@ -61,7 +61,7 @@ RELEASED = Released()
 def after_failure(
     definition: Definition, record: TaskRecord, reason: str, now: datetime
 ) -> Retrying | Failed:
-    """Decide what a failed run means for its record, whose attempts include this one."""
+    """Return the outcome of a failed run; the attempts of the record include it."""
     retry, first_error_at = definition.retry, record.first_error_at or now
     if retry.is_spent(record.attempts, first_error_at, now):
         return Failed(reason)

@@ -1,4 +1,4 @@
-"""The record of a task for one source document, as Python sees it."""
+"""The record of a task for one source document."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TaskStatus:
     PENDING: Final = "pending"
     PROCESSING: Final = "processing"
     PROCESSING_DIRTY: Final = "processing_dirty"
-    """Running, while what is watched has changed: it will run again."""
+    """Running, but the watched values have changed: it will run again."""
     COMPLETED: Final = "completed"
     FAILED: Final = "failed"
 
@@ -48,7 +48,7 @@ class ExecutionStatus:
     FAILED: Final = "failed"
     DEFERRED: Final = "deferred"
     INTERRUPTED: Final = "interrupted"
-    """Its process died, and another one took over."""
+    """The process died, and another one took over."""
 
     ALL: Final[tuple[ExecutionStatusName, ...]] = (
         COMPLETED,
@@ -88,39 +88,39 @@ class TaskRecord:
     created_at: datetime
     updated_at: datetime
     attempts: int = 0
-    """Runs started, crashed ones included."""
+    """The number of runs started, crashed ones included."""
     next_run_at: datetime | None = None
-    """Pending: when it may run; processing: when its lock expires; else None."""
+    """Pending: the next run; processing: the expiry of the lock; otherwise None."""
     due_at: datetime | None = None
-    """When it should have run in the first place."""
+    """When the run was first due."""
     started_at: datetime | None = None
     completed_at: datetime | None = None
     first_error_at: datetime | None = None
     last_error: str | None = None
     last_finalized_at: datetime | None = None
     values: Any = None
-    """The snapshot of what is watched; None once the document is gone or left the filter."""
+    """The watched values; None if the document is gone or no longer matches."""
     last_success: RunSummary | None = None
     history: tuple[Execution, ...] = ()
     claimed_by: str | None = None
     claim_token: ObjectId | None = None
     planned_term: int | None = None
     unmatched_at: datetime | None = None
-    """Since when the document is gone, or out of the filter."""
+    """Since when the document is gone or does not match."""
     collection: str | None = None
-    """The source collection, where it is not plain from the context."""
+    """The source collection, where the context does not determine it."""
 
     @property
     def name(self) -> str:
-        """Give the name of the task."""
+        """Return the name of the task."""
         return self.task
 
     @property
     def data(self) -> Any:
-        """Give the snapshot of what is watched."""
+        """Return the watched values."""
         return self.values
 
     @property
     def is_running(self) -> bool:
-        """Tell whether a claim is on it, be it dirty or not."""
+        """Whether the record is claimed, dirty or not."""
         return self.status in TaskStatus.RUNNING

@@ -20,7 +20,7 @@ _LARGEST_INT = 2**31 - 1
 
 
 def refusal(option: str, value: object, allowed: str) -> ValueError:
-    """Say which option is not allowed, what came and what is expected."""
+    """Return the error for an option: its value, and what is allowed."""
     return ValueError(f"option {option}={brief_repr(value)} is not allowed: it must be {allowed}")
 
 
@@ -62,7 +62,7 @@ def check_flag(option: str, value: object) -> bool:
 
 
 def check_choice(option: str, value: object, choices: Sequence[Text]) -> Text:
-    """Return one of a few words; a typo is told which one may be meant."""
+    """Return one of a few words; for a typo, the error suggests one."""
     for choice in choices:
         if value == choice:
             return choice

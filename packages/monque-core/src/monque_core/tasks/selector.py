@@ -1,4 +1,4 @@
-"""Which records of reactive tasks a page or a bulk action is about."""
+"""The selection of task records for a page or a bulk action."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSelector:
-    """Records by task, source, status and error; what is None does not narrow the choice."""
+    """Records by task, source, status and error. None selects all."""
 
     name: str | None = None
     database: str | None = None
@@ -36,10 +36,10 @@ class TaskSelector:
     source_id: Any = None
     """The `_id` of the source document."""
     error: str | None = None
-    """A part of the last error, as it is written there."""
+    """A part of the last error, verbatim."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant, before MongoDB is touched."""
+        """Check the values."""
         if self.name is not None:
             check_name(self.name)
         _check_statuses(self.status)
@@ -49,12 +49,12 @@ class TaskSelector:
 
     @property
     def statuses(self) -> tuple[TaskStatusName, ...] | None:
-        """Give the chosen statuses, None for all."""
+        """Return the selected statuses, None for all."""
         return _check_statuses(self.status)
 
     @property
     def identity(self) -> str:
-        """Give a text that equal selectors share, however they were written."""
+        """Return a text that is the same for equal selectors."""
         place = (self.name, self.database, self.collection)
         return repr((*place, self.statuses, self.source_id, self.error))
 
@@ -64,7 +64,7 @@ def _check_statuses(status: object) -> tuple[TaskStatusName, ...] | None:
         return None
     given = [status] if isinstance(status, str) else status
     if not isinstance(given, (list, tuple, set, frozenset)) or not given:
-        raise refusal("status", status, f"one or some of {', '.join(map(repr, TaskStatus.ALL))}")
+        raise refusal("status", status, f"one or more of {', '.join(map(repr, TaskStatus.ALL))}")
     chosen = {check_choice("status", one, TaskStatus.ALL) for one in given}
     return tuple(name for name in TaskStatus.ALL if name in chosen)
 
@@ -83,15 +83,15 @@ def _check_text(option: str, value: object) -> None:
 
 def _check_source_id(value: object) -> None:
     if isinstance(value, (Code, Regex, re.Pattern, list, tuple)):
-        allowed = "the _id of a document, which is no list, regular expression or JavaScript code"
+        allowed = "the _id of a document, and not a list, a regular expression or JavaScript code"
         raise refusal("source_id", value, allowed)
 
 
 def check_storable_id(source_id: object, codec: CodecOptions[Any]) -> None:
-    """Refuse a `source_id` that no document can have, because BSON cannot hold it."""
+    """Raise `ValueError` for a `source_id` that BSON cannot hold."""
     try:
         bson.encode({"_id": source_id}, codec_options=codec)
     except Exception as error:
-        # BSON's own errors hold the repr of a value, which may raise anything by itself.
-        allowed = f"the _id of a document, which this cannot be: {brief_message(error)}"
+        # BSON errors contain the repr of a value, which may raise anything.
+        allowed = f"the _id of a document, but BSON cannot hold it: {brief_message(error)}"
         raise refusal("source_id", source_id, allowed) from error

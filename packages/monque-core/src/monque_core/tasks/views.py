@@ -1,4 +1,4 @@
-"""What is seen of reactive tasks from outside: pages and figures."""
+"""The results of queries about reactive tasks: pages and statistics."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TaskPage:
-    """Some records of reactive tasks in order, and the way to those before and after them."""
+    """A page of task records, and a cursor for the pages before and after it."""
 
     tasks: Sequence[TaskRecord]
     cursor: str | None
-    """Hand it back to go on from here, in either direction; None where nothing was found."""
+    """Pass it to get the next or the previous page; None if nothing was found."""
     has_next: bool
     has_previous: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReactiveTaskStats:
-    """How one reactive task is doing: its records in each status, and its planning."""
+    """Statistics of one reactive task: records per status, and planning."""
 
     name: str
     database: str
@@ -37,28 +37,28 @@ class ReactiveTaskStats:
     completed: int = 0
     failed: int = 0
     lag: timedelta | None = None
-    """For how long the oldest pending record has been due; None if none is pending."""
+    """How long the oldest pending record has been due; None if none is pending."""
     parked: int = 0
-    """How many documents it cannot be planned for."""
+    """The number of documents for which it cannot be planned."""
     reconciled_at: datetime | None = None
     reconciling: bool = False
-    """Whether a reconciliation was asked for and is not complete."""
+    """Whether a reconciliation was requested and is not complete."""
     error: str | None = None
-    """Why it cannot be planned at present."""
+    """Why it cannot be planned at the moment."""
 
     @property
     def total(self) -> int:
-        """Give the number of records in whatever status."""
+        """Return the number of records in any status."""
         running = self.processing + self.processing_dirty
         return self.pending + running + self.completed + self.failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReactiveStats:
-    """How the reactive tasks are doing, in the order of their names."""
+    """Statistics of all reactive tasks, ordered by name."""
 
     tasks: Sequence[ReactiveTaskStats] = ()
     leader: str | None = None
-    """Who plans at present; None if nobody does."""
+    """The instance id of the leader; None if there is none."""
     stream_lag: timedelta | None = None
-    """How far planning is behind the changes, at worst; None before it has begun."""
+    """The largest delay of planning behind the changes; None before the first planning."""

@@ -1,4 +1,4 @@
-"""What of a document is watched: only when it changes does the task run again."""
+"""The watched fields of a task: it runs again only when they change."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ WatchSpec: TypeAlias = Collection[str] | Mapping[str, object]
 
 @dataclass(frozen=True)
 class Watch:
-    """The watched part of a document, as a projection; without one, all of it."""
+    """The watched part of a document, as a projection; without one, the whole document."""
 
     fields: Mapping[str, Any] | None = None
-    """By dotted path: 1 for a field as it is, else an expression; never the `_id`."""
+    """By dotted path: 1 for a field, otherwise an expression; never the `_id`."""
 
     @classmethod
     def parse(cls, spec: WatchSpec | None, codec: CodecOptions[Any] = PLAIN) -> Watch:
-        """Read the option: fields in any order are the same watch, however they are written.
+        """Return the watch of an option. The order of fields does not matter.
 
-        The `_id` never changes, so a watch of nothing else runs once for each document.
+        The `_id` never changes, so a task that watches only the `_id` runs once per document.
         """
         if spec is None:
             return cls()
@@ -36,17 +36,17 @@ class Watch:
         _refuse_collisions(path for path, _ in given)
         values = {path: value for path, value in given if not _is_of_id(path)}
         included = sorted(path for path, value in values.items() if _is_inclusion(value))
-        # The order of computed fields is that of the snapshot; the document's own have theirs.
+        # Computed fields have this order in the snapshot; fields of the document keep theirs.
         computed = {path: value for path, value in values.items() if not _is_inclusion(value)}
         return cls(dict.fromkeys(included, 1) | computed)
 
     def projection(self) -> dict[str, Any] | None:
-        """Give the specification of a `$project` stage, None for the whole document."""
+        """Return the specification of a `$project` stage, None for the whole document."""
         return None if self.fields is None else {"_id": 1, **self.fields}
 
 
 def _read(spec: object, codec: CodecOptions[Any]) -> list[tuple[str, Any]]:
-    """Give the paths and what is watched at each."""
+    """Return the watched paths, each with 1 or its expression."""
     if isinstance(spec, str):
         raise refusal("watch", spec, f"a list of fields; did you mean [{brief_repr(spec)}]?")
     if not isinstance(spec, (Mapping, list, tuple, set, frozenset)):
@@ -59,7 +59,7 @@ def _read(spec: object, codec: CodecOptions[Any]) -> list[tuple[str, Any]]:
 
 
 def _flattened(projection: dict[str, Any], parent: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every path with its value, also where sub-documents are written as such."""
+    """Yield every path with its value, also those of nested documents."""
     for key, value in projection.items():
         path = _check_path(f"{parent}{key}")
         if isinstance(value, dict) and value and not any(key.startswith("$") for key in value):

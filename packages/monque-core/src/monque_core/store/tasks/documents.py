@@ -33,14 +33,14 @@ class InvalidRecordError(MonqueError, ValueError):
 
 
 def records_name(collection: str) -> str:
-    """Give the name of the collection that holds the records of a source collection's tasks."""
+    """Return the name of the collection with the records of a source collection."""
     return f"{collection}_tasks"
 
 
 def to_record(document: Mapping[str, Any], *, collection: str | None = None) -> TaskRecord:
-    """Read a record; raise `InvalidRecordError` for what no record can be.
+    """Return a stored record; raise `InvalidRecordError` if it cannot be read.
 
-    What a run does not depend on is left out where it is not readable.
+    Unreadable fields that no run depends on are left out.
     """
     if "sourceDocId" not in document:
         raise InvalidRecordError("sourceDocId", None)

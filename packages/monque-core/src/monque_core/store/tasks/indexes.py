@@ -1,4 +1,4 @@
-"""The indexes of a collection of records; the first is also what `$merge` finds a record by."""
+"""The indexes of a record collection; `$merge` finds records by the first one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
     from monque_core.store.driver import Document
 
-# A query is served by a partial index only if it repeats these predicates word for word: that a
-# date is asked for does not tell MongoDB that only dates are meant.
+# MongoDB uses a partial index only if the query repeats its predicate: a comparison with a date
+# does not imply that the field is a date.
 IS_DATE: Final[Document] = {"$type": "date"}
 
 
 def task_indexes() -> Sequence[IndexModel]:
-    """Give the indexes of a collection of records."""
+    """Return the indexes of a record collection."""
     return [
         IndexModel(
             [("sourceDocId", ASCENDING), ("task", ASCENDING)],

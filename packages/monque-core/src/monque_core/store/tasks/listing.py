@@ -1,18 +1,17 @@
-"""Records of reactive tasks as a list to look at, across all their collections."""
+"""Task records as one list across all their collections: pages, counts and bulk retries."""
 
 from __future__ import annotations
 
-import logging
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
-from monque_core.jobs.cursor import Cursor, Place
-from monque_core.log import log
-from monque_core.store import paging
+from monque_core.jobs.cursor import Place
 from monque_core.store.expressions import one_of
+from monque_core.store.paging import read_page, readable
 from monque_core.store.tasks import transitions
-from monque_core.store.tasks.documents import InvalidRecordError, records_name, to_record
+from monque_core.store.tasks.documents import records_name, to_record
 from monque_core.tasks.record import TaskStatus
 from monque_core.tasks.views import TaskPage
 
@@ -21,9 +20,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from monque_core.store.driver import Collection, Document, Driver
-    from monque_core.store.paging import Start
+    from monque_core.store.paging import PageRequest, Start
     from monque_core.store.tasks.planner_state import PlannerState
-    from monque_core.tasks.record import TaskRecord
     from monque_core.tasks.selector import TaskSelector
 
 _BATCH_SIZE = 1000
@@ -45,44 +43,34 @@ class Chosen:
 class TaskListing:
     """The records of every task that was ever declared."""
 
-    def __init__(self, handle: Driver, progress: PlannerState) -> None:
-        self._driver = handle
-        self._progress = progress
+    def __init__(self, driver: Driver, planner_state: PlannerState) -> None:
+        self._driver = driver
+        self._planner_state = planner_state
 
-    async def page(
-        self,
-        selector: TaskSelector,
-        limit: int,
-        cursor: str | None = None,
-        direction: Literal["forward", "backward"] = "forward",
-    ) -> TaskPage:
-        """Read a page of records, the newest first, or the one after or before that of a cursor.
-
-        Raise `InvalidCursorError` for a cursor of another list.
-        """
-        known = None if cursor is None else Cursor.decode(cursor, selector.identity)
-        rows = _Records(await self._chosen(selector))
-        if known is None or direction == "forward":
-            sheet = await paging.page_after(rows, known, limit)
-        else:
-            sheet = await paging.page_before(rows, known, limit)
-        place = None if sheet.cursor is None else sheet.cursor.encode(selector.identity)
-        return TaskPage(_readable(sheet.rows), place, sheet.has_next, sheet.has_previous)
+    async def page(self, selector: TaskSelector, request: PageRequest) -> TaskPage:
+        """Return a page of the chosen records, the newest first."""
+        sheet = await read_page(_Records(await self._chosen(selector)), request)
+        tasks = [
+            record
+            for chosen, document in sheet.rows
+            for record in readable([document], partial(to_record, collection=chosen.source))
+        ]
+        return TaskPage(tasks, sheet.cursor, sheet.has_next, sheet.has_previous)
 
     async def count(self, selector: TaskSelector) -> int:
-        """Count the chosen records."""
+        """Return the number of chosen records."""
         return sum([await one.records.count(one.filter) for one in await self._chosen(selector)])
 
     async def retry(self, selector: TaskSelector, now: datetime) -> AsyncIterator[int]:
-        """Make the chosen records run again at once; tell of each batch how many."""
+        """Make the chosen records run again at once; yield the size of each batch."""
         for chosen in await self._chosen(selector):
             async for retried in _retry(chosen, now):
                 yield retried
 
     async def _chosen(self, selector: TaskSelector) -> list[Chosen]:
-        """Give the collections that the chosen records may be in."""
+        """Return the collections that may contain chosen records."""
         names: dict[tuple[str, str], list[str]] = {}
-        for task in await self._progress.all_declarations():
+        for task in await self._planner_state.all_declarations():
             one = task.declaration
             is_meant = (
                 selector.name in (None, one.name)
@@ -118,12 +106,12 @@ def _filter(selector: TaskSelector, names: Sequence[str]) -> Document:
 
 
 async def _retry(chosen: Chosen, now: datetime) -> AsyncIterator[int]:
-    """Retry in the order of the ids, so that none is met twice."""
+    """Retry in the order of the ids, so that no record is retried twice."""
     records, ours = chosen.records, {"$and": [chosen.filter, _OURS]}
     newest = await records.find_one(ours, projection={"_id": 1}, sort=[("_id", -1)])
     if newest is None:
         return
-    # Records that come meanwhile are not chosen: there might be no end of them.
+    # Records that are created meanwhile are not chosen: this might never end.
     place: Document = {"$lte": newest["_id"]}
     while batch := await records.find(
         {"$and": [chosen.filter, {"_id": place}]},
@@ -177,19 +165,9 @@ class _Records:
 
 
 def _beyond(start: Start, namespace: str, *, backwards: bool) -> Document:
-    """Match what follows in a collection; a copied one has the same ids, so its name decides."""
+    """Match what follows in a collection; equal ids are ordered by the name of the collection."""
     place = start.place
     is_other_side = namespace > place.value if backwards else namespace < place.value
     equal = is_other_side or (start.inclusive and namespace == place.value)
     later = "$gt" if backwards else "$lt"
     return {"_id": {f"{later}e" if equal else later: place.id}}
-
-
-def _readable(rows: Sequence[tuple[Chosen, Document]]) -> list[TaskRecord]:
-    records = []
-    for chosen, document in rows:
-        try:
-            records.append(to_record(document, collection=chosen.source))
-        except InvalidRecordError as error:
-            log(logging.WARNING, f"the document {document['_id']} is left out: {error}")
-    return records

@@ -1,4 +1,4 @@
-"""Keeping claims alive and writing down how their runs end."""
+"""Renewing claims on task records, and writing the outcomes of their runs."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pymongo import UpdateOne
 
+from monque_core.store.claim_outcomes import ClaimOutcomes
 from monque_core.store.tasks.documents import InvalidRecordError, to_record
-from monque_core.store.tasks.transitions import held, renew, settle
+from monque_core.store.tasks.transitions import renew, settle
 from monque_core.tasks.outcome import SUCCEEDED, Outcome
 from monque_core.tasks.record import TaskRecord, TaskStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime, timedelta
-
-    from bson import ObjectId
 
     from monque_core.store.driver import Collection, Document, Session
     from monque_core.store.tasks.transitions import RecordOwner
@@ -27,58 +26,45 @@ if TYPE_CHECKING:
 _STATE_FIELDS = {"lastObservedValues": 0}
 
 TaskVerdict: TypeAlias = TaskRecord | Literal["lost"]
-"""The record as it is stored once its outcome is written, or that the claim was not ours."""
+"""The record as stored after its outcome was written; "lost" if the claim was lost before."""
 
 
 @dataclass(slots=True, eq=False)
 class TaskSettlement:
-    """The outcome of one claim, to be written down."""
+    """The outcome of one claim, to be written."""
 
     record: TaskRecord
     outcome: Outcome
     duration: timedelta | None = None
 
 
-class TaskOutcomes:
-    """The running side of a collection of records."""
+class TaskOutcomes(ClaimOutcomes[TaskRecord]):
+    """The claimed records of this instance in one collection."""
+
+    _running = TaskStatus.RUNNING
 
     def __init__(
-        self, records: Collection, claimant: RecordOwner, definitions: Mapping[str, Definition]
+        self, records: Collection, owner: RecordOwner, definitions: Mapping[str, Definition]
     ) -> None:
-        self._records = records
-        self._claimant = claimant
+        super().__init__(records, owner.instance_id)
+        self._owner = owner
         self._definitions = definitions
-
-    async def renew(
-        self, records: Sequence[TaskRecord], now: datetime
-    ) -> set[tuple[ObjectId, ObjectId | None]]:
-        """Keep claims alive; give (id, token) of those that are no longer ours."""
-        if not records:
-            return set()
-        step = renew(records, self._claimant, now)
-        if await self._records.update_many(step.filter, step.update) == len(records):
-            return set()
-        ours = held(records, self._claimant)
-        found = await self._records.find(ours, projection={"claimToken": 1})
-        kept = {(document["_id"], document["claimToken"]) for document in found}
-        return {(record.id, record.claim_token) for record in records} - kept
 
     async def settle(
         self, settlements: Sequence[TaskSettlement], now: datetime
     ) -> list[TaskVerdict]:
-        """Write outcomes together, and say for each what became of it.
+        """Write outcomes in one bulk write, and return a verdict for each.
 
         Only the server knows which of the records were dirty, so they are read back.
         """
         if not settlements:
             return []
         steps = [self._step(one, now) for one in settlements]
-        matched, _ = await self._records.bulk_write(
+        matched, _ = await self._collection.bulk_write(
             [UpdateOne(step.filter, step.update) for step in steps]
         )
         ids = [one.record.id for one in settlements]
-        documents = await self._records.find({"_id": {"$in": ids}}, projection=_STATE_FIELDS)
-        states = {document["_id"]: document for document in documents}
+        states = await self._states(ids, _STATE_FIELDS)
         all_written = matched == len(settlements)
         return [
             _stored(one.record, state)
@@ -90,15 +76,18 @@ class TaskOutcomes:
     async def complete_in_session(
         self, record: TaskRecord, now: datetime, session: Session
     ) -> bool:
-        """Write the success as part of the caller's transaction; False if the claim is lost."""
+        """Write the success in the transaction of a session; return False if the claim is lost."""
         duration = None if record.started_at is None else now - record.started_at
         step = self._step(TaskSettlement(record, SUCCEEDED, duration), now)
-        if await self._records.update_one(step.filter, step.update, session):
+        if await self._collection.update_one(step.filter, step.update, session):
             return True
-        stored = await self._records.find_one(
+        stored = await self._collection.find_one(
             {"_id": record.id}, session=session, projection=_STATE_FIELDS
         )
         return stored is not None and _is_over(record, stored)
+
+    def _renewal(self, claims: Sequence[TaskRecord], now: datetime) -> Transition:
+        return renew(claims, self._owner, now)
 
     def _step(self, settlement: TaskSettlement, now: datetime) -> Transition:
         record = settlement.record
@@ -107,15 +96,15 @@ class TaskOutcomes:
             settlement.outcome,
             settlement.duration,
             self._definitions[record.task],
-            self._claimant,
+            self._owner,
             now,
         )
 
 
 def _is_over(record: TaskRecord, state: Document) -> bool:
-    """Tell whether the run was settled before: its token is there, and nobody runs the record.
+    """Whether the outcome of this run is stored already: its token is there, but no claim.
 
-    So it is after a lost reply, and after a transaction that completed it.
+    This is the case after a lost reply, and after a transaction that completed the record.
     """
     return (
         state.get("claimToken") == record.claim_token
@@ -124,7 +113,7 @@ def _is_over(record: TaskRecord, state: Document) -> bool:
 
 
 def _stored(record: TaskRecord, state: Document) -> TaskRecord:
-    """Give the record as it is stored, with the snapshot that the run was for."""
+    """Return the record as it is stored, with the snapshot that the run was for."""
     try:
         return replace(to_record(state), values=record.values, collection=record.collection)
     except InvalidRecordError:

@@ -1,4 +1,4 @@
-"""What a change of a source document does to the record of a task."""
+"""How a change of a source document updates the record of a task."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _IS_DIRTY: Final = has_status(TaskStatus.PROCESSING_DIRTY)
 _IS_FORGOTTEN: Final[Document] = {"$eq": [{"$type": "$lastObservedValues"}, "missing"]}
 _IS_SAME: Final[Document] = {"$eq": ["$lastObservedValues", "$$new.lastObservedValues"]}
-# Where there is no lock, nobody would ever end the run.
+# Without a lock, no run would ever end.
 _IS_RUNNING: Final[Document] = {
     "$and": [one_among("$status", TaskStatus.RUNNING), is_date("$nextRunAt")]
 }
@@ -54,8 +54,8 @@ class Deletion:
 
 
 @dataclass(frozen=True, slots=True)
-class JobStreams:
-    """Documents of one collection that changed."""
+class ChangedDocuments:
+    """Changed documents of one collection."""
 
     ids: Sequence[Any]
     deletions: Sequence[Deletion] = ()
@@ -65,14 +65,14 @@ class JobStreams:
 
 
 def change(declaration: Declaration, records: str, now: datetime, term: int) -> Document:
-    """Give the `$merge` of fresh records into the collection: → pending, processing_dirty.
+    """Return the `$merge` of new records into the collection: → pending, processing_dirty.
 
-    Equal values change nothing, and neither does a former leader. The server reads the pipeline
-    anew for each record, so it is as short as can be.
+    Equal values change nothing, and neither does an older leader. The server parses the pipeline
+    for each record, so it is kept short.
     """
     seen = {
         "lastObservedValues": "$$new.lastObservedValues",
-        # Missing where the server does not report it: then the older time stays, and holds.
+        # Missing if the server does not report it: the older time stays and is still right.
         "lastObservedAt": "$$new.lastObservedAt",
         "plannedTerm": term,
         "updatedAt": now,
@@ -111,9 +111,9 @@ def change(declaration: Declaration, records: str, now: datetime, term: int) -> 
 def rearm(
     task: str, ids: Sequence[Any], matched: Sequence[Any], term: int, now: datetime
 ) -> Transition:
-    """Forget the values of documents that do not match now: coming back is news.
+    """Remove the values of documents that do not match now, so that they run when they match again.
 
-    JobStreams no status.
+    The status stays.
     """
     return _forget(
         {"task": task, "sourceDocId": {"$in": list(ids), "$nin": list(matched)}}, term, now
@@ -121,25 +121,22 @@ def rearm(
 
 
 def rearm_deleted(task: str, deletion: Deletion, term: int, now: datetime) -> Transition:
-    """Forget the values of a document that was deleted and exists again: it is news.
+    """Remove the values of a document that was deleted and exists again, so that it runs.
 
-    Unless they were read after the delete: a change stream is read again from its last saved
-    token, and an old event must not undo what was planned from a later one. JobStreams no status.
+    Values that were read after the delete stay: a change stream is read again from its last saved
+    token, and an old event must not undo what was planned from a later one. The status stays.
     """
     chosen = {"task": task, "sourceDocId": {"$eq": deletion.id}}
     return _forget({**chosen, **_observed_before(deletion.at)}, term, now)
 
 
 def rearm_all(task: str, at: Timestamp, term: int, now: datetime) -> Transition:
-    """Forget the values of every document of a task, as of before a cluster time.
-
-    JobStreams no status.
-    """
+    """Remove all values of a task that were read before a cluster time. The status stays."""
     return _forget({"task": task, **_observed_before(at)}, term, now)
 
 
 def _observed_before(at: Timestamp) -> Document:
-    """Match records whose values may be older than an event; many have no time at all."""
+    """Match records whose values may be older than an event; many have no time."""
     return {"lastObservedAt": {"$not": {"$gte": at}}}
 
 
@@ -154,7 +151,7 @@ def _forget(selection: Document, term: int, now: datetime) -> Transition:
                     "$or": [
                         {"lastObservedValues": {"$exists": True}},
                         {"unmatchedAt": {"$not": IS_DATE}},
-                        # What a former leader has on its way must be refused here, too.
+                        # Writes of an older leader that are still in flight must be rejected, too.
                         {"plannedTerm": {"$ne": term}},
                     ]
                 },
@@ -174,7 +171,7 @@ def _forget(selection: Document, term: int, now: datetime) -> Transition:
 
 
 def next_run(declaration: Declaration, now: datetime) -> Document:
-    """Compute when a record runs that has changed now: after quiet, but within `max_wait`."""
+    """Compute the next run of a record that changes now: debounced, but within `max_wait`."""
     return _next_run(declaration, now + declaration.debounce)
 
 
@@ -183,13 +180,13 @@ def _next_run(declaration: Declaration, due_at: datetime) -> Document:
 
 
 def _latest_run(declaration: Declaration, due_at: datetime) -> Document:
-    """Compute until when a record may be postponed, however steadily its document changes."""
+    """Compute the latest time to which changes may postpone a record."""
     longest_wait = milliseconds(declaration.max_wait - declaration.debounce)
     return {"$add": [date_or("$dueAt", due_at), longest_wait]}
 
 
 def _is_debouncing(declaration: Declaration, due_at: datetime) -> Document:
-    """Compute whether a record waits for its first run, and was not told to wait for longer."""
+    """Compute whether a record waits for its first run and is not deferred."""
     return {
         "$and": [
             has_status(TaskStatus.PENDING),
@@ -200,7 +197,7 @@ def _is_debouncing(declaration: Declaration, due_at: datetime) -> Document:
 
 
 def _consequence(declaration: Declaration, due_at: datetime) -> Document:
-    """Compute what else a change of values changes, by what the record is doing."""
+    """Compute the other fields that a change of values sets, by the state of the record."""
     dirty = {
         "status": TaskStatus.PROCESSING_DIRTY,
         "dueAt": either(_IS_DIRTY, "$dueAt", due_at),

@@ -1,4 +1,4 @@
-"""Writing down what changed documents mean for the records of a task, on the server."""
+"""Planning: updating the records of a task for changed documents, on the server."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from monque_core.errors import MonqueConnectionError, MonqueError
 from monque_core.store.expressions import either, literal
 from monque_core.store.tasks.documents import records_name
 from monque_core.store.tasks.plan_updates import (
+    ChangedDocuments,
     Deletion,
-    JobStreams,
     change,
     rearm,
     rearm_all,
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
     from monque_core.store.driver import Collection, Document, Driver
     from monque_core.tasks.definition import Declaration
 
-# Claims and outcomes are written beside the snapshot, and must fit whatever their length.
+# Leaves room for claims and outcomes, which are stored next to the snapshot.
 LARGEST_SNAPSHOT_BYTES: Final = 15 * 1024 * 1024
-# A collection of another collation has no index by which its strings could be merged, and would
-# take "paid" and "PAID" for equal values.
+# With the collation of a source collection, `$merge` might find no index for string ids, and "paid"
+# and "PAID" might be equal values.
 _COLLATION: Final = {"locale": "simple"}
 _DUPLICATE_KEY_ATTEMPTS: Final = 3
-# Locks, conflicts, interruptions, time limits, dropped plans and cursors, a full disk.
+# Transient: locks, conflicts, interruptions, time limits, dropped plans and cursors, a full disk.
 _PASSING_CODES: Final = frozenset(
     {24, 43, 46, 50, 64, 112, 136, 175, 202, 225, 237, 246, 262, 11601, 14031}
 )
-# The records' own validation, the service's quota: no document is to blame for them.
+# Not caused by a document: the validator of the record collection, the quota of the service.
 _SYSTEMIC_CODES: Final = frozenset({121, 8000})
 
 
 class TaskBrokenError(MonqueError):
-    """A task cannot be planned, whatever the document."""
+    """A task cannot be planned for any document."""
 
     def __init__(self, task: str, error: Exception) -> None:
         details = getattr(error, "details", None) or {}
@@ -58,55 +58,55 @@ class TaskBrokenError(MonqueError):
 
 @dataclass(slots=True)
 class PlanResult:
-    """What came of planning."""
+    """The result of planning."""
 
     matched: int = 0
-    """How many of the documents match; what they mean for their records is the server's to know."""
+    """The number of matching documents; only the server knows which records changed."""
     parked: list[tuple[Any, Exception]] = field(default_factory=list)
-    """The ids of documents that cannot be planned, and why."""
+    """The ids of documents that cannot be planned, with the errors."""
 
     @property
     def parked_ids(self) -> list[Any]:
-        """Give the ids alone."""
+        """Return the ids only."""
         return [source_id for source_id, _ in self.parked]
 
 
 @dataclass(frozen=True, slots=True)
 class _Flush:
-    """What one round of planning is about."""
+    """The arguments of one round of planning."""
 
     declaration: Declaration
     now: datetime
     term: int
     observed_at: Timestamp | None = None
-    """A cluster time: no write up to it is missing in the documents that are read."""
+    """A cluster time: the documents that are read contain all writes up to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Touched:
-    """A document that changed; if it was deleted, coming back is news."""
+    """A changed document; one that was deleted and exists again runs again."""
 
     id: Any
     deletion: Deletion | None = None
 
 
 class PlanWriter:
-    """The leader's side of the records."""
+    """Writes what the leader plans to the records."""
 
-    def __init__(self, handle: Driver) -> None:
-        self._driver = handle
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
 
     async def plan(
         self,
         declaration: Declaration,
-        changes: JobStreams,
+        changes: ChangedDocuments,
         now: datetime,
         term: int,
     ) -> PlanResult:
-        """Bring the records of a task in line with these documents as they are now.
+        """Update the records of a task for these documents as they are now.
 
-        Raise `MonqueConnectionError` when all must be tried again, in a new term, and
-        `TaskBrokenError` when the task, and no document, is at fault.
+        Raise `MonqueConnectionError` if everything must be retried in a new term, and
+        `TaskBrokenError` if the task itself is at fault.
         """
         touched = self._touched(changes)
         planned = PlanResult()
@@ -130,7 +130,7 @@ class PlanWriter:
         return planned
 
     async def works_at_all(self, declaration: Declaration, now: datetime) -> bool:
-        """Tell whether the task could be planned if a document were there."""
+        """Whether the task could be planned for some document."""
         try:
             return await self._try_without_documents(_Flush(declaration, now, 0))
         except TaskBrokenError:
@@ -139,19 +139,19 @@ class PlanWriter:
     async def rearm_all(
         self, declaration: Declaration, at: Timestamp, now: datetime, term: int
     ) -> None:
-        """Let every document of a task be news, as when its collection was dropped."""
+        """Make every document of a task run again, as after its collection was dropped."""
         step = rearm_all(declaration.name, at, term, now)
         await self._records(declaration).update_many(step.filter, step.update)
 
     async def rerun(self, declaration: Declaration, now: datetime) -> int:
-        """Let run again what a new version of a task asks for; tell how many records."""
+        """Make the records run again that a new version asks for; return how many."""
         if declaration.on_version_change == "nothing":
             return 0
         step = rerun(declaration.name, declaration.on_version_change, now)
         return await self._records(declaration).update_many(step.filter, step.update)
 
     async def _try_without_documents(self, flush: _Flush) -> bool:
-        """Let the server read and check everything; raise `TaskBrokenError` if it refuses."""
+        """Plan without documents; raise `TaskBrokenError` if the server rejects the pipeline."""
         try:
             await self._attempt(flush, [])
         except (OperationFailure, InvalidDocument) as error:
@@ -159,14 +159,14 @@ class PlanWriter:
         return True
 
     async def _attempt(self, flush: _Flush, touched: Sequence[_Touched]) -> int:
-        """Plan once, and tell how many of the documents match."""
+        """Plan once; return how many of the documents match."""
         name = flush.declaration.name
         attempt = 1
         while True:
             try:
                 return await self._write(flush, touched)
             except DuplicateKeyError:
-                # Someone else inserted the record at this moment; now it is there to be changed.
+                # Someone else has just inserted the record; the next attempt updates it.
                 if attempt == _DUPLICATE_KEY_ATTEMPTS:
                     raise
                 attempt += 1
@@ -191,7 +191,7 @@ class PlanWriter:
         if len(matched) < len(ids) or not ids:
             steps.append(rearm(declaration.name, ids, matched, term, now))
         if matched:
-            # Any of them may be back: MongoDB takes ids for equal that differ in Python.
+            # Any of them may exist again: ids that differ in Python can be equal in MongoDB.
             steps += [
                 rearm_deleted(declaration.name, one.deletion, term, now)
                 for one in touched
@@ -211,35 +211,36 @@ class PlanWriter:
     def _records(self, declaration: Declaration) -> Collection:
         return self._driver.collection(records_name(declaration.collection), declaration.database)
 
-    async def _observed_at(self, changes: JobStreams) -> Timestamp | None:
-        """Return a cluster time that everything read from now on includes, None if unknown.
+    async def _observed_at(self, changes: ChangedDocuments) -> Timestamp | None:
+        """Return a cluster time that every later read includes, None if unknown.
 
-        A majority has what the stream reported, and what the primary says that a majority has.
+        Changes that the stream reported are majority-committed, as is the primary's
+        `majorityOpTime`.
         """
         last_write = (await self._driver.command("hello")).get("lastWrite", {})
         majority = last_write.get("majorityOpTime", {}).get("ts")
         known = [time for time in (changes.until, majority) if isinstance(time, Timestamp)]
         return max(known, default=None)
 
-    def _touched(self, changes: JobStreams) -> list[_Touched]:
-        """Take each id once; not all are hashable, and Python takes 1 and True for equal."""
+    def _touched(self, changes: ChangedDocuments) -> list[_Touched]:
+        """Return each id once; some are not hashable, and 1 equals True in Python."""
         touched = {self.key(id): _Touched(id) for id in changes.ids}
         touched |= {self.key(one.id): _Touched(one.id, one) for one in changes.deletions}
         return list(touched.values())
 
     def key(self, id: Any) -> bytes:
-        """Tell ids apart as MongoDB does; not all of them are hashable."""
+        """Return a hashable key that differs for ids that MongoDB distinguishes."""
         return bson.encode({"": id}, codec_options=self._driver.codec)
 
 
 def _chosen(declaration: Declaration, ids: Sequence[Any]) -> Document:
-    """Match those of the documents that the task is about."""
+    """Match those of the documents that match the filter of the task."""
     among: Document = {"_id": {"$in": list(ids)}}
     return {"$and": [among, declaration.filter]} if declaration.filter else among
 
 
 def _snapshots(flush: _Flush) -> list[Document]:
-    """Make a fresh record of each document, as it is for one that has none yet."""
+    """Compute a new record for each document."""
     projection = flush.declaration.watch.projection()
     due_at = flush.now + flush.declaration.debounce
     record: Document = {
@@ -261,13 +262,13 @@ def _snapshots(flush: _Flush) -> list[Document]:
 
 
 def _values() -> Document:
-    """Give the fields in the order of their names, for a document moves them about, but no id."""
+    """Compute the watched values without the id, sorted by name: updates can reorder fields."""
     fields = {
         "$filter": {"input": {"$objectToArray": "$$ROOT"}, "cond": {"$ne": ["$$this.k", "_id"]}}
     }
     in_order = {"$arrayToObject": {"$sortArray": {"input": fields, "sortBy": {"k": 1}}}}
     size = {"$bsonSize": "$$values"}
-    # There is no expression that raises an error of one's own: this one quotes what it cannot read.
+    # No expression raises a custom error, but $toInt quotes the string that it cannot parse.
     too_large = {
         "$toInt": {
             "$concat": [

@@ -46,7 +46,7 @@ class TaskCandidate(DueDocument):
 
 @dataclass(frozen=True, slots=True)
 class ExhaustedRecord(Rejected):
-    """A record that has failed for good, because its last run ended without an outcome."""
+    """A record that failed for good, because its last run ended without an outcome."""
 
     record: TaskRecord
 

@@ -1,4 +1,4 @@
-"""Records whose source document is gone: found, to be re-armed, and deleted in the end."""
+"""Records whose source document is gone: finding them, and deleting them after a while."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from monque_core.tasks.definition import Declaration
 
 _BATCH_SIZE = 1000
-# Ids are told apart as the records do it, whatever the source takes for equal.
+# Ids are compared as in the records, whatever the collation of the source collection.
 _COLLATION: Final = {"locale": "simple"}
 _NOT_REARMED: Final[Document] = {
     "$or": [{"lastObservedValues": {"$exists": True}}, {"unmatchedAt": {"$not": IS_DATE}}]
@@ -29,27 +29,27 @@ _NOT_REARMED: Final[Document] = {
 
 @dataclass(frozen=True, slots=True)
 class Orphans:
-    """The records without a source document on one stretch of the way through all of them."""
+    """The records without a source document in one batch of a scan."""
 
     ids: Sequence[Any]
     """The ids of the documents that are gone."""
     after: LastId | None
-    """Where to go on; None once all records have been seen."""
+    """Where the next batch starts; None after the last one."""
 
 
 class RecordCleanup:
-    """The records of documents that are no more."""
+    """Finds and deletes the records of documents that are gone."""
 
-    def __init__(self, handle: Driver) -> None:
-        self._driver = handle
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
 
     async def orphans(self, declaration: Declaration, after: LastId | None, limit: int) -> Orphans:
-        """Look at so many records of a task, and give those of them whose document is gone.
+        """Return the next batch of records whose document is gone, out of at most `limit` records.
 
-        Those are left out that are re-armed already.
+        Records without values are left out: they need no update.
         """
         records = self._records(declaration)
-        # Also without a place to begin: only from a range does the server skip other tasks.
+        # A range even at the beginning: without one, the server does not skip other tasks.
         start = MinKey() if after is None else after.id
         found = await records.find(
             {
@@ -69,10 +69,10 @@ class RecordCleanup:
     async def clean(
         self, declaration: Declaration, now: datetime, *, batch_size: int = _BATCH_SIZE
     ) -> AsyncIterator[int]:
-        """Delete the records that the task's cleanup is about; tell of each batch how many.
+        """Delete the expired records of a task; yield the number of each batch.
 
-        That is, of documents that are gone, or no longer match if those are meant too, for as long
-        as records are kept, and with nothing happening to the record for as long.
+        A record expires if, for `keep_for`, it did not change and its document was gone, or did not
+        match with `when="unmatched"`.
         """
         if declaration.cleanup.when == "never":
             return
@@ -92,7 +92,7 @@ class RecordCleanup:
                 yield await self._delete(declaration, records, batch, before)
             if len(batch) < batch_size:
                 return
-            # What stays is passed by, or it would be in the way of all that comes after it.
+            # Skip records that stay, or they would fill the next batch.
             last = {"$gte": batch[-1]["unmatchedAt"]}
             at_last = [one["_id"] for one in batch if one["unmatchedAt"] == last["$gte"]]
             passed = at_last + (passed if last == since else [])
@@ -105,9 +105,9 @@ class RecordCleanup:
         batch: Sequence[Document],
         before: datetime,
     ) -> int:
-        """Delete those of the expired whose document is gone at this moment.
+        """Delete the expired records whose document is gone right now.
 
-        One that comes back is planned, which ends its being unmatched, or is planned afresh.
+        A document that comes back is planned, which removes `unmatchedAt` or inserts a new record.
         """
         ids = [one["sourceDocId"] for one in batch if "sourceDocId" in one]
         condition = declaration.filter if declaration.cleanup.when == "unmatched" else {}
@@ -143,7 +143,7 @@ class RecordCleanup:
     async def _present(
         self, declaration: Declaration, ids: Sequence[Any], condition: Document
     ) -> list[Any]:
-        """Give the ids of those documents that are there, and meet a condition."""
+        """Return the ids of the documents that exist and match a condition."""
         source = self._driver.collection(declaration.collection, declaration.database)
         among: Document = {"_id": {"$in": list(ids)}}
         found = await source.find(
@@ -158,7 +158,7 @@ class RecordCleanup:
 
 
 def _expired(declaration: Declaration, before: datetime, unmatched_at: Document) -> Document:
-    """Match the records that have been unmatched and quiet for long."""
+    """Match the records that were unmatched and unchanged since before a time."""
     return {
         "task": declaration.name,
         "unmatchedAt": {**IS_DATE, "$lte": before, **unmatched_at},

@@ -1,4 +1,4 @@
-"""The source collections: what changed in them, which documents they have, and each as it is."""
+"""Reading source collections: their changes, their ids, and single documents."""
 
 from __future__ import annotations
 
@@ -28,49 +28,49 @@ _DOCUMENT_EVENTS: Final = ("insert", "update", "replace", "delete")
 _COLLECTION_EVENTS: Final = ("drop", "rename")
 _DATABASE_EVENTS: Final = ("dropDatabase", "invalidate")
 _FROM_AN_INVALIDATION = 260
-# The token is of no use: not in the oplog any more, not readable, or not of this stream; or the
-# event that follows it can never be read. Each time it would be the same again.
+# The token is useless: no longer in the oplog, unreadable, or of another stream; or the event after
+# it can never be read. Retrying does not help.
 _HISTORY_LOST: Final = frozenset({136, 222, _FROM_AN_INVALIDATION, 280, 286, 10334})
 _NON_RESUMABLE: Final = "NonResumableChangeStreamError"
-# Not ready, too slow, moved elsewhere: the token may be as good as ever.
+# Transient: not ready, too slow, moved elsewhere. The token may still be good.
 _PASSING: Final = frozenset(
     {6, 7, 43, 50, 63, 89, 133, 134, 150, 202, 234, 262, 290, 317, 9001, 13388}
 )
 
 
 class HistoryLostError(MonqueError):
-    """What happened since the resume token cannot be had any more."""
+    """The changes since the resume token are no longer available."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastId:
-    """The id after which a scan goes on; in a box, for None is an id, too."""
+    """The id after which a scan continues. Wrapped, because None is a valid id, too."""
 
     id: Any
 
 
 @dataclass(frozen=True, slots=True)
 class SourceChange:
-    """Something happened to a document, or to a collection as a whole."""
+    """A change of a document, or of a whole collection."""
 
     collection: str
     kind: ChangeKind
     """`replaced`: the collection was dropped or renamed, or another one got its name."""
     id: Any
-    """The document's; None where the collection is meant, but documents may have it, too."""
+    """The id of the document. None for a whole collection, but a document may have it, too."""
     at: datetime | None
-    """When it happened, by the clock of the server that wrote it."""
+    """The time of the change by the clock of the server."""
     cluster_time: Timestamp
-    """Its place in the order of all writes of the deployment."""
+    """The position in the order of all writes of the deployment."""
 
 
 class SourceCollections:
-    """The collections that tasks follow, in any database of the deployment."""
+    """Reads the collections that tasks watch, in any database of the deployment."""
 
-    def __init__(self, handle: Driver) -> None:
-        self._driver = handle
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
         self._await_seconds = await_seconds(
-            blocking=handle.is_blocking, socket_timeout=handle.socket_timeout
+            blocking=driver.is_blocking, socket_timeout=driver.socket_timeout
         )
 
     async def open(
@@ -81,15 +81,15 @@ class SourceCollections:
         *,
         longest_wait: timedelta | None = None,
     ) -> SourceStream:
-        """Watch collections of a database, from a resume token on or from now on.
+        """Open a change stream on collections of a database, from a resume token or from now.
 
-        `longest_wait` shortens the time after which a quiet stream says that there is nothing.
-        Raise `HistoryLostError` if the token is of no use, and `ChangeStreamUnavailableError` if
-        this server or user will never have a change stream.
+        `longest_wait` shortens the wait of `next()` on a quiet stream. Raise `HistoryLostError` if
+        the token is useless, and `ChangeStreamUnavailableError` if this server or user can have no
+        change stream.
         """
         if token is not None and not (isinstance(token.get("resume"), dict) and token["resume"]):
-            # The driver takes an empty one for none at all, and would begin with what comes now.
-            raise HistoryLostError(f"the resume token {token!r} of {database!r} is none")
+            # PyMongo treats an empty token as none, and would start from now.
+            raise HistoryLostError(f"{token!r}, stored for {database!r}, is not a resume token")
         seconds = self._await_seconds
         if longest_wait is not None:
             seconds = min(seconds, longest_wait.total_seconds())
@@ -99,7 +99,7 @@ class SourceCollections:
             if token is None or error.code in _PASSING:
                 raise
             if not _is_history_lost(error):
-                # Servers have many ways to refuse a token; without one, they have no such reason.
+                # A bad token has many errors. If it works without a token, it was the token.
                 fresh = await self._watch(database, collections, None, seconds)
                 await self._driver.close(fresh)
             raise _history_lost(database, error) from error
@@ -109,10 +109,10 @@ class SourceCollections:
     async def ids_after(
         self, database: str, collection: str, after: LastId | None, limit: int
     ) -> list[Any]:
-        """Read the ids that follow one in the order of the index, of whatever type they are."""
+        """Return the ids after one in the order of the index, of any type."""
         chosen: Document = {}
         if after is not None:
-            # A plain {"$gt": …} compares within one type; an expression has all of them in order.
+            # {"$gt": …} compares within one type only; an expression compares all types.
             chosen = {"$expr": {"$gt": ["$_id", {"$literal": after.id}]}}
         found = await self._driver.collection(collection, database).find(
             chosen, projection={"_id": 1}, sort=[("_id", 1)], hint=[("_id", 1)], limit=limit
@@ -129,7 +129,7 @@ class SourceCollections:
         projection: Mapping[str, Any] | Sequence[str] | None = None,
         session: Session | None = None,
     ) -> Document | None:
-        """Read a document as it is now, if it is there and matches."""
+        """Return a document as it is now, None if it is gone or does not match."""
         return await self._driver.collection(collection, database).find_one(
             {"$and": [{"_id": {"$eq": id}}, filter]}, projection=projection, session=session
         )
@@ -145,10 +145,10 @@ class SourceCollections:
             database,
             codec_options=self._driver.codec,
             read_preference=ReadPreference.PRIMARY,
-            # A change stream only ever tells of what a majority has.
+            # A change stream requires it.
             read_concern=ReadConcern("majority"),
         )
-        # Unlike resumeAfter, startAfter also goes on after the end of a database.
+        # Unlike resumeAfter, startAfter also continues after a dropped database.
         opening = self._driver.call(
             native.watch,
             _pipeline(collections),
@@ -164,7 +164,7 @@ class SourceStream(ChangeStream):
 
     def __init__(
         self,
-        handle: Driver,
+        driver: Driver,
         native: Any,
         database: str,
         collections: Sequence[str],
@@ -172,7 +172,7 @@ class SourceStream(ChangeStream):
         *,
         blocking: bool,
     ) -> None:
-        super().__init__(handle, native, blocking=blocking)
+        super().__init__(driver, native, blocking=blocking)
         self._database = database
         self._collections = tuple(collections)
         self._ready: deque[SourceChange] = deque()
@@ -182,15 +182,14 @@ class SourceStream(ChangeStream):
 
     @property
     def token(self) -> Mapping[str, Any]:
-        """Give the token to go on with after all that `next()` has given."""
+        """Return the token to resume with after all changes that `next()` has returned."""
         return self._token
 
     async def next(self) -> SourceChange | None:
-        """Wait for a change; None if there was none for a while.
+        """Wait for a change and return it, None if there was none for a while.
 
-        Raise `EOFError` when the server has ended the stream, as it does when the database is
-        dropped, and `HistoryLostError` when it cannot go on. No change is lost to a cancelled
-        waiter.
+        Raise `EOFError` if the server has ended the stream, as after the database was dropped, and
+        `HistoryLostError` if it cannot be resumed. A cancelled call loses no change.
         """
         event = None if self._ready else await self._event()
         if event is not None:
@@ -237,10 +236,10 @@ class SourceStream(ChangeStream):
 
 
 def _with_event(collections: Sequence[str], token: Mapping[str, Any] | None) -> Sequence[str]:
-    """Watch the collection of the token's event, too.
+    """Return the collections to watch, including the one of the token's event.
 
-    The server finds the place of a token by its event, which the filter must not hide: a task that
-    is not declared any more would else cost all others their history.
+    The server finds the position of a token by its event, which the filter must not hide.
+    Otherwise, a task that is no longer declared would cost all others their history.
     """
     last = None if token is None else token.get("collection")
     if isinstance(last, str) and last not in collections:
@@ -249,7 +248,7 @@ def _with_event(collections: Sequence[str], token: Mapping[str, Any] | None) -> 
 
 
 def _pipeline(collections: Sequence[str]) -> list[Document]:
-    """Filter and cut on the server: no document ever reaches the leader."""
+    """Filter and project on the server, so that no document is sent to the leader."""
     watched = {"$in": list(collections)}
     return [
         {

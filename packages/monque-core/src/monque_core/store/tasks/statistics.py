@@ -1,4 +1,4 @@
-"""Counting the records of reactive tasks, and telling how far their planning is."""
+"""Counting task records, and measuring how far planning is behind."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from collections import defaultdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from pymongo.errors import ExecutionTimeout
-
-from monque_core.errors import AggregationTimeoutError
 from monque_core.store.expressions import date_or
+from monque_core.store.statistics import count_rows
 from monque_core.store.tasks.documents import records_name
 from monque_core.store.tasks.planner_state import LEADER
 from monque_core.tasks.record import TaskStatus
@@ -20,24 +18,24 @@ if TYPE_CHECKING:
 
     from monque_core.store.driver import Document, Driver
     from monque_core.store.leases import Leases
-    from monque_core.store.tasks.planner_state import DeclaredTask, PlannerState
+    from monque_core.store.tasks.declarations import DeclaredTask
+    from monque_core.store.tasks.planner_state import PlannerState
 
-_LONGEST_MS = 30_000
 _NO_TIME = timedelta(0)
 
 
 class TaskStatistics:
-    """The reactive tasks in figures."""
+    """Counts and lags of the reactive tasks."""
 
-    def __init__(self, handle: Driver, progress: PlannerState, leases: Leases) -> None:
-        self._driver = handle
-        self._progress = progress
+    def __init__(self, driver: Driver, planner_state: PlannerState, leases: Leases) -> None:
+        self._driver = driver
+        self._planner_state = planner_state
         self._leases = leases
 
     async def read(self, now: datetime) -> ReactiveStats:
-        """Count the records of every declared task, with one aggregation for each collection."""
-        declared = await self._progress.all_declarations()
-        parked = await self._progress.count_parked()
+        """Return the statistics of every declared task, by one aggregation per collection."""
+        declared = await self._planner_state.all_declarations()
+        parked = await self._planner_state.count_parked()
         by_place: defaultdict[tuple[str, str], list[DeclaredTask]] = defaultdict(list)
         for task in declared:
             by_place[task.declaration.database, task.declaration.collection].append(task)
@@ -48,11 +46,11 @@ class TaskStatistics:
         ]
         lease = await self._leases.read(LEADER)
         followed = {task.declaration.database for task in declared if not task.is_forgotten(now)}
-        places = [place for place in await self._progress.streams() if place.database in followed]
+        streams = [one for one in await self._planner_state.streams() if one.database in followed]
         return ReactiveStats(
             tasks=sorted(stats, key=lambda one: one.name),
             leader=None if lease is None or lease.is_expired else lease.holder,
-            stream_lag=max((_lag(place.up_to, now) for place in places), default=None),
+            stream_lag=max((_lag(stream.up_to, now) for stream in streams), default=None),
         )
 
     async def _count(
@@ -65,13 +63,7 @@ class TaskStatistics:
     ) -> list[ReactiveTaskStats]:
         records = self._driver.collection(records_name(collection), database)
         pipeline = _pipeline(records.name, [task.declaration.name for task in tasks])
-        try:
-            rows = await records.aggregate(pipeline, maxTimeMS=_LONGEST_MS)
-        except ExecutionTimeout as error:
-            raise AggregationTimeoutError(
-                f"counting the reactive tasks of {collection!r} took longer than "
-                f"{_LONGEST_MS // 1000} s"
-            ) from error
+        rows = await count_rows(records, pipeline, f"the reactive tasks of {collection!r}")
         counts: defaultdict[str, dict[str, int]] = defaultdict(dict)
         oldest: dict[str, datetime] = {}
         for row in rows:
@@ -97,7 +89,7 @@ class TaskStatistics:
 
 
 def _pipeline(records: str, names: Sequence[str]) -> list[Document]:
-    """Count from the index alone; only what is pending is read, for the time it was due."""
+    """Count from the index alone; read pending records only, for the time they were due."""
     ours: Document = {"task": {"$in": list(names)}}
     count = {"_id": {"task": "$task", "status": "$status"}, "count": {"$sum": 1}}
     oldest = {"_id": {"task": "$task"}, "oldest": {"$min": date_or("$dueAt", None)}}

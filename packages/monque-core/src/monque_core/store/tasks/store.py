@@ -1,4 +1,4 @@
-"""Everything monque keeps of reactive tasks in MongoDB, behind one door."""
+"""The storage of reactive tasks: one attribute per concern."""
 
 from __future__ import annotations
 
@@ -39,29 +39,29 @@ class Records:
     queue: TaskQueue
     outcomes: TaskOutcomes
     renewal_interval: timedelta
-    """How often claims on them are renewed."""
+    """How often claims on the records are renewed."""
 
 
 class TaskStore:
-    """The records, and how far the planner is."""
+    """Task records, source collections and the state of the planner."""
 
-    def __init__(self, handle: Driver, meta: Collection, leases: Leases, options: Options) -> None:
-        self._driver = handle
+    def __init__(self, driver: Driver, meta: Collection, leases: Leases, options: Options) -> None:
+        self._driver = driver
         self._options = options
-        self.progress = PlannerState(meta)
-        self.sources = SourceCollections(handle)
-        self.planning = PlanWriter(handle)
-        self.upkeep = RecordCleanup(handle)
-        self.listing = TaskListing(handle, self.progress)
-        self.statistics = TaskStatistics(handle, self.progress, leases)
+        self.planner_state = PlannerState(meta)
+        self.sources = SourceCollections(driver)
+        self.plan_writer = PlanWriter(driver)
+        self.record_cleanup = RecordCleanup(driver)
+        self.listing = TaskListing(driver, self.planner_state)
+        self.statistics = TaskStatistics(driver, self.planner_state, leases)
 
     @property
     def database(self) -> str:
-        """Give the name of the database that is meant where none is named."""
+        """Return the name of the default database."""
         return self._driver.native.name
 
     def place_of(self, collection: object) -> tuple[str, str]:
-        """Give the names of a source collection's database and of itself."""
+        """Return the names of a source collection: of its database and its own."""
         if isinstance(collection, str):
             return self._driver.native.name, collection
         native = collection
@@ -75,7 +75,7 @@ class TaskStore:
         )
 
     async def prepare(self, declaration: Declaration) -> None:
-        """Create the indexes of a task's records; raise `TaskBrokenError` if they cannot be."""
+        """Create the indexes of the records; raise `TaskBrokenError` if that is impossible."""
         if self._options.skip_index_creation:
             return
         records = self._driver.collection(
@@ -89,14 +89,14 @@ class TaskStore:
     def records(
         self, database: str, collection: str, definitions: Mapping[str, Definition]
     ) -> Records:
-        """Give the records of a source collection to whoever runs these tasks."""
+        """Return the records of a source collection, to run these tasks."""
         records = self._driver.collection(records_name(collection), database)
-        claimant = RecordOwner(
+        owner = RecordOwner(
             self._options.scheduler_instance_id,
             to_timedelta(self._options.reactive_options.visibility_timeout),
         )
         return Records(
-            TaskQueue(records, claimant, definitions, self._driver.connectivity),
-            TaskOutcomes(records, claimant, definitions),
-            claimant.renewal_interval,
+            TaskQueue(records, owner, definitions, self._driver.connectivity),
+            TaskOutcomes(records, owner, definitions),
+            owner.renewal_interval,
         )

@@ -1,9 +1,9 @@
-"""Every way a run changes the status of a record, each as the filter and the update that do it.
+"""Every way a run changes the status of a record, each as a filter and an update.
 
-pending → processing (claim) → completed, failed, or pending again; a dirty one becomes pending
-however its run ends, which only the server can tell: these updates are pipelines. An operator, or
-a new version of the task, makes pending what is over, and dirty what runs. What a change of the
-source document does is in `changes`; nothing else changes a status.
+pending → processing (claim) → completed, failed, or pending again. A dirty record becomes pending
+however its run ends. Only the server knows which records are dirty, so the updates are pipelines.
+An operator, or a new version of the task, makes finished records pending and running ones dirty.
+What a change of the source document does is in `plan_updates`. Nothing else changes a status.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ WAITING: Final = (TaskStatus.PENDING,)
 _LONGEST_ENTRY_ERROR: Final = 500
 _RENEWALS_PER_LOCK: Final = 5
 DIED: Final = "the process running it died or stalled"
-"""How the last error begins of a record that was given up because no run of it ended."""
+"""The start of the last error of a record whose last run ended without an outcome."""
 _IS_DIRTY: Final = has_status(TaskStatus.PROCESSING_DIRTY)
 _RUNNING: Final[Document] = {"$in": list(TaskStatus.RUNNING)}
 
@@ -69,24 +69,24 @@ class RecordOwner:
 
     @property
     def renewal_interval(self) -> timedelta:
-        """Tell how often a claim is renewed."""
+        """Return the interval between renewals of a claim."""
         return self.visibility / _RENEWALS_PER_LOCK
 
 
 def due(now: datetime, statuses: Sequence[str] = ACTIVE) -> Document:
-    """Match what may be claimed now; of what runs, only a lock that has expired is due."""
+    """Match records that may be claimed: due, or running with an expired lock."""
     return {"status": one_of(statuses), "nextRunAt": {"$lte": now, **IS_DATE}}
 
 
 def claim(
     selection: Document,
     definitions: Sequence[Definition],
-    claimant: RecordOwner,
+    owner: RecordOwner,
     token: ObjectId,
     now: datetime,
     statuses: Sequence[str] = ACTIVE,
 ) -> Transition:
-    """Take due records of these tasks: → processing, or failed if its last run never ended."""
+    """Claim due records of these tasks: → processing, or failed if the last run did not end."""
     is_spent, was_dirty, was_running = "$_claim.spent", "$_claim.dirty", "$_claim.running"
     is_reset = "$_claim.reset"
     attempts = number_or_zero("$attempts")
@@ -94,9 +94,9 @@ def claim(
     interrupted = _entry(now, ExecutionStatus.INTERRUPTED, None, DIED)
     claimed = {
         "status": either(is_spent, TaskStatus.FAILED, TaskStatus.PROCESSING),
-        "claimedBy": either(is_spent, REMOVE, literal(claimant.instance_id)),
+        "claimedBy": either(is_spent, REMOVE, literal(owner.instance_id)),
         "claimToken": token,
-        "nextRunAt": either(is_spent, None, now + claimant.visibility),
+        "nextRunAt": either(is_spent, None, now + owner.visibility),
         "startedAt": either(is_spent, "$startedAt", now),
         "updatedAt": now,
         "attempts": first_of(
@@ -144,13 +144,21 @@ def claim(
     )
 
 
-def renew(records: Sequence[TaskRecord], claimant: RecordOwner, now: datetime) -> Transition:
-    """Keep claims alive: the lock expires later."""
-    return Transition(held(records, claimant), {"$set": {"nextRunAt": now + claimant.visibility}})
+def renew(records: Sequence[TaskRecord], owner: RecordOwner, now: datetime) -> Transition:
+    """Renew claims: the lock expires later."""
+    return Transition(
+        {
+            "_id": {"$in": [record.id for record in records]},
+            "status": _RUNNING,
+            "claimedBy": owner.instance_id,
+            "claimToken": {"$in": list({record.claim_token for record in records})},
+        },
+        {"$set": {"nextRunAt": now + owner.visibility}},
+    )
 
 
 def expire(instance_id: str, tasks: Sequence[str], now: datetime) -> Transition:
-    """Let the locks of an instance that has ended expire now: others may take over."""
+    """Expire the locks of an instance that has ended, so that others can take over."""
     return Transition(
         {
             "task": one_of(tasks),
@@ -162,22 +170,12 @@ def expire(instance_id: str, tasks: Sequence[str], now: datetime) -> Transition:
     )
 
 
-def held(records: Sequence[TaskRecord], claimant: RecordOwner) -> Document:
-    """Match those of the records that still belong to their claims."""
-    return {
-        "_id": {"$in": [record.id for record in records]},
-        "status": _RUNNING,
-        "claimedBy": claimant.instance_id,
-        "claimToken": {"$in": list({record.claim_token for record in records})},
-    }
-
-
 def settle(
     record: TaskRecord,
     outcome: Outcome,
     duration: timedelta | None,
     definition: Definition,
-    claimant: RecordOwner,
+    owner: RecordOwner,
     now: datetime,
 ) -> Transition:
     """Write one outcome: processing → completed, failed or pending; dirty → pending."""
@@ -195,7 +193,7 @@ def settle(
         {
             "_id": record.id,
             "status": _RUNNING,
-            "claimedBy": claimant.instance_id,
+            "claimedBy": owner.instance_id,
             "claimToken": record.claim_token,
         },
         [{"$set": {**changes, "updatedAt": now, "claimedBy": REMOVE}}],
@@ -203,7 +201,7 @@ def settle(
 
 
 def quarantine(record_id: object, reason: str, now: datetime) -> Transition:
-    """Give up a document that is not readable as a record: → failed."""
+    """Quarantine a document that cannot be read as a record: → failed."""
     return Transition(
         {"_id": record_id, "status": {"$in": list(ACTIVE)}},
         {
@@ -220,7 +218,7 @@ def quarantine(record_id: object, reason: str, now: datetime) -> Transition:
 
 
 def retry(selection: Document, now: datetime) -> Transition:
-    """Run the selected again, with all their attempts: → pending now, processing_dirty."""
+    """Run the selected records again, with all attempts: → pending now, processing_dirty."""
     is_running = one_among("$status", TaskStatus.RUNNING)
     is_waiting = {"$or": [has_status(TaskStatus.PENDING), _IS_DIRTY]}
     return Transition(
@@ -242,7 +240,7 @@ def retry(selection: Document, now: datetime) -> Transition:
 
 
 def rerun(task: str, which: Literal["failed", "all"], now: datetime) -> Transition:
-    """Run a task again because its version is another, where its document still matches."""
+    """Run the records of a new version again if their documents still match."""
     failed: Document = {"status": TaskStatus.FAILED} if which == "failed" else {}
     return retry({"task": task, "unmatchedAt": None, **failed}, now)
 
@@ -250,9 +248,9 @@ def rerun(task: str, which: Literal["failed", "all"], now: datetime) -> Transiti
 def _after(
     outcome: Outcome, declaration: Declaration, now: datetime
 ) -> tuple[Document, Document, ExecutionStatusName | None, str | None]:
-    """Give what an outcome sets, while clean and while dirty, and what the history says of it.
+    """Return what an outcome sets on a clean record, on a dirty one, and its history entry.
 
-    A dirty record ends as a clean one would, and is then changed.
+    A dirty record ends like a clean one, and is then changed.
     """
     first_error = date_or("$firstErrorAt", now)
     fewer = {"$max": [{"$subtract": [number_or_zero("$attempts"), 1]}, 0]}
@@ -296,7 +294,7 @@ def _after(
 
 
 def _is_spent(definition: Definition, now: datetime) -> Document | bool:
-    """Compute whether an interrupted run was the last; the same as `Retry.is_spent`."""
+    """Compute whether an interrupted run was the last one, as `Retry.is_spent` does."""
     limits: list[Document] = []
     if (most := definition.retry.max_attempts) is not None:
         limits.append({"$gte": [number_or_zero("$attempts"), most]})
@@ -306,7 +304,7 @@ def _is_spent(definition: Definition, now: datetime) -> Document | bool:
 
 
 def _extended(entry: Document, definition: Definition) -> Any:
-    """Add to the history, and keep the newest entries of it."""
+    """Compute the history with a new entry, cut to its newest entries."""
     if not definition.history:
         return REMOVE
     entries = {"$concatArrays": [array_or_empty("$executionHistory"), [entry]]}
