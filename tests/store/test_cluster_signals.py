@@ -76,7 +76,7 @@ async def test_what_is_not_a_signal_is_passed_over(
 async def test_a_collection_that_is_not_capped_has_no_signals(signals: ClusterSignals) -> None:
     await signals._collection.insert_one({"something": "else"})
 
+    tail = await signals.open("a")
+
     with pytest.raises(SignalsUnavailableError):
-        tail = await signals.open("a")
-        while True:
-            await tail.next()
+        await tail.next()

@@ -38,6 +38,7 @@ _LONGEST_CHECK_GAP: Final = 60.0
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 10.0
 _MISSES_TO_EVICT: Final = 3
+_SECONDS_OF_REST: Final = 5.0
 
 
 class Cluster(Loop):
@@ -71,6 +72,7 @@ class Cluster(Loop):
         self._chance = asyncio.Event()
         self._seat_is_lost = asyncio.Event()
         self._next_invitation = 0.0
+        self._rests_until = 0.0
         self._misses = 0
 
     @property
@@ -102,6 +104,8 @@ class Cluster(Loop):
         if not self._is_hearing:
             # Nobody could wake it.
             return True
+        if asyncio.get_running_loop().time() < self._rests_until:
+            return False
         inviter, self._inviter = self._inviter, None
         pool = await self._join()
         before = set(self._listeners)
@@ -116,7 +120,8 @@ class Cluster(Loop):
 
     async def wait_for_chance(self) -> None:
         """Wait until a seat may be free, or to be sure at most about a minute."""
-        seconds = _LONGEST_CHECK_GAP * random.uniform(0.5, 1.0)
+        rest = self._rests_until - asyncio.get_running_loop().time()
+        seconds = rest if rest > 0 else _LONGEST_CHECK_GAP * random.uniform(0.5, 1.0)
         try:
             async with asyncio.timeout(seconds):
                 await self._chance.wait()
@@ -137,7 +142,7 @@ class Cluster(Loop):
         invited = await self._seats.standby(self._pool, _INVITED)
         if others or invited:
             # Where nobody listens any more, everybody has to know.
-            await self._send("invite", [*others, *invited] if others else None)
+            await self._send("vacancy", [*others, *invited] if others else None)
 
     async def invite(self) -> None:
         """Invite others to take over the seat if much of this instance is busy."""
@@ -172,7 +177,7 @@ class Cluster(Loop):
             await self._seats.evict(other)
         self._set_listeners([self._id])
         invited = await self._seats.standby(self._pool, _INVITED)
-        await self._send("invite", [*(other.instance_id for other in evicted), *invited])
+        await self._send("vacancy", [*(other.instance_id for other in evicted), *invited])
 
     async def stop(self) -> None:
         """Close the tail and end."""
@@ -219,9 +224,9 @@ class Cluster(Loop):
             if signal.kind == "listeners" or self.is_listener:
                 await self._refresh()
             else:
-                self._answer(signal.sender)
+                self._answer(signal.sender if signal.kind == "invite" else None)
 
-    def _answer(self, inviter: str) -> None:
+    def _answer(self, inviter: str | None) -> None:
         """Try for a seat soon; instances with less to do are faster."""
         load = self._load()
         if load < _LOAD_TO_INVITE:
@@ -235,6 +240,8 @@ class Cluster(Loop):
         listening = await self._seats.listeners(self._pool)
         self._set_listeners([one.instance_id for one in listening])
         if was_listener and not self.is_listener:
+            # Whoever has taken the seat, or took it away, had a reason.
+            self._rests_until = asyncio.get_running_loop().time() + _SECONDS_OF_REST
             self._seat_is_lost.set()
         if not listening:
             self._chance.set()

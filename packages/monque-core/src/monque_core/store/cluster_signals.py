@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 
     from monque_core.store.driver import Collection, Document
 
-SignalKind: TypeAlias = Literal["wake", "invite", "listeners"]
+SignalKind: TypeAlias = Literal["wake", "invite", "vacancy", "listeners"]
 _SIZE_BYTES: Final = 1024 * 1024
 _MOST_SIGNALS: Final = 5000
 _TAIL_SECONDS: Final = 60.0
+_NOT_CAPPED: Final = 2
+_UNAUTHORIZED: Final = 13
 
 
 class SignalsUnavailableError(Exception):
@@ -77,7 +79,7 @@ class ClusterSignals:
             addressed = {"at": {"$gte": first["at"]}, "to": {"$in": [instance_id, None]}}
             native = await self._collection.tail(addressed, self._await_ms)
         except OperationFailure as error:
-            # Not a capped collection, or no right to write to it.
+            # As when it may not be written to.
             raise SignalsUnavailableError(str(error)) from error
         return SignalTail(self._collection, native, blocking=self._blocking)
 
@@ -97,9 +99,15 @@ class SignalTail(ChangeStream):
     async def next(self) -> Signal | None:
         """Wait for a signal; None if there was none for a while, or one that is not known here.
 
-        Raise `EOFError` when the server has closed the cursor.
+        Raise `EOFError` when the server has closed the cursor, `SignalsUnavailableError` when it
+        will never have one.
         """
-        document = await self._next_event()
+        try:
+            document = await self._next_event()
+        except OperationFailure as error:
+            if error.code in (_NOT_CAPPED, _UNAUTHORIZED):
+                raise SignalsUnavailableError(str(error)) from error
+            raise
         return None if document is None else _read(document)
 
 
