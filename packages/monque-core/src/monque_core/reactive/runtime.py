@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from monque_core.reactive.leader import Leader
@@ -13,6 +14,7 @@ from monque_core.scheduler.loop import end
 from monque_core.scheduler.wakeups import MANY, Wakeups
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from monque_core.options import Options
@@ -72,6 +74,7 @@ class ReactiveRuntime:
                 self._publisher,
             )
             self._pipelines[place] = pipeline = self._engine.open_pipeline(source, wakeups)
+            wakeups.rank = partial(self._rank, wakeups.rank)
             source.pause = pipeline.dispatcher.pause
         if self._is_at_work:
             self._registration.declare_soon()
@@ -79,6 +82,12 @@ class ReactiveRuntime:
             self._is_at_work = True
             self._engine.follow(self._registration)
             self._engine.follow(self._leader)
+
+    def _rank(
+        self, rank: Callable[[str, datetime], int | None], name: str, at: datetime
+    ) -> int | None:
+        """Return how many instances come before this one: none if it leads, since it planned it."""
+        return 0 if self._leader.is_leading else rank(name, at)
 
     async def catch_up(self) -> None:
         """If this instance leads, wait until all changes before this call are planned."""

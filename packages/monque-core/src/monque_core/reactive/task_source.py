@@ -82,6 +82,10 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
         """Whether a record may be a poison record: a process died while it ran."""
         return candidate.interrupted
 
+    def due_at(self, work: TaskRecord) -> datetime | None:
+        """Return when a claimed record was due."""
+        return work.due_at
+
     def needs_isolation(self, work: TaskRecord) -> bool:
         """Whether a claimed record was a suspect while it waited."""
         return bool(work.history) and work.history[-1].status == ExecutionStatus.INTERRUPTED

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 _LONGEST_PREFETCH_SECONDS = 1.0
 _PAUSE_AFTER_FAULT = 0.2
+_FIRST_WORKS = 5
 
 
 class Dispatcher(Loop, Generic[W, C]):
@@ -249,6 +250,11 @@ class Dispatcher(Loop, Generic[W, C]):
         )
         for name, remaining in selection.remaining.items():
             self._wakeups.hint(name, remaining)
+        for work in result.works[:_FIRST_WORKS]:
+            # Claimed instead of what was to be claimed here, which is still due.
+            due_at = self._source.due_at(work)
+            if due_at is not None and self._wakeups.rank(work.name, due_at):
+                self._wakeups.hint(work.name)
 
     async def _wait(self) -> None:
         now = asyncio.get_running_loop().time()

@@ -76,6 +76,10 @@ class JobSource(Source[AnyJob, JobCandidate]):
         limit = candidate.max_retries or self._retry.max_attempts
         return is_suspect(candidate.claims, candidate.failures, limit)
 
+    def due_at(self, work: AnyJob) -> datetime:
+        """Return when a claimed job was due."""
+        return work.next_run_at
+
     def needs_isolation(self, work: AnyJob) -> bool:
         """Whether a claimed job was a suspect while it waited."""
         # As it was before this claim; for most jobs the first comparison decides.

@@ -45,7 +45,6 @@ class Listener(Loop):
         self._workers = workers
         self._wakeups = pipeline.wakeups
         self._dispatcher = pipeline.dispatcher
-        self._backup = pipeline.backup
         self._polling = polling
         self._cluster = cluster
         self._publisher = publisher
@@ -143,10 +142,7 @@ class Listener(Loop):
         if change.is_insert and change.job_id in self._own:
             del self._own[change.job_id]
         elif change.due_at <= self._clock.now():
-            if self._cluster.rank(change.job_id):
-                self._backup.expect(change.name)
-            else:
-                self._wakeups.hint(change.name, 1)
+            self._wakeups.arrived(change.name, change.due_at)
         else:
             self._wakeups.hint_at(change.name, change.due_at)
 

@@ -71,20 +71,15 @@ class Pipeline(Generic[W, C]):
         overflow = Overflow(source, slots, wakeups, tracker, cluster, clock, publisher.errored)
         self.loops: Sequence[Loop] = [settler, heartbeat, self.dispatcher, self.backup, overflow]
         self._cluster = cluster
-        wakeups.is_ours = self._is_ours
+        wakeups.rank, wakeups.back_up = self._rank, self.backup.expect
 
     def running(self, name: str) -> int:
         """Return how many runs of a name are under way."""
         return sum(run.work.name == name and run.stage == "running" for run in self.runs)
 
-    def _is_ours(self, name: str, at: datetime) -> bool:
-        """Whether this instance is the first to claim what becomes due at a time."""
-        if self._cluster.is_standby:
-            return False
-        if not self._cluster.rank(f"{name} {at}"):
-            return True
-        self.backup.expect(name)
-        return False
+    def _rank(self, name: str, at: datetime) -> int | None:
+        """Return how many instances come before this one for what is due at a time."""
+        return None if self._cluster.is_standby else self._cluster.rank(f"{name} {at}")
 
     async def is_idle(self, now: datetime) -> bool:
         """Whether nothing is due or running; if something is due, look at the queue now."""

@@ -143,6 +143,10 @@ class Source(ABC, Generic[W, C]):
         """Whether waiting work may be a poison job."""
 
     @abstractmethod
+    def due_at(self, work: W) -> datetime | None:
+        """Return when claimed work was due."""
+
+    @abstractmethod
     def needs_isolation(self, work: W) -> bool:
         """Whether claimed work was a suspect while it waited."""
 

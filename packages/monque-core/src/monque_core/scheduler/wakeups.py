@@ -24,8 +24,11 @@ class Wakeups:
         self._later: Counter[tuple[datetime, str]] = Counter()
         self._order: list[tuple[datetime, str]] = []
         self._signal = asyncio.Event()
-        self.is_ours: Callable[[str, datetime], bool] = _always
-        """Whether this instance is the first to claim what becomes due at a time."""
+        self.rank: Callable[[str, datetime], int | None] = _first
+        """How many instances are to claim before this one what is due at a time, None if it is not
+        to claim it at all."""
+        self.back_up: Callable[[str], None] = _nothing
+        """Called for a name of which another instance is to claim first."""
         self.horizon: datetime | None = None
         """Until when `_later` is complete; the lookahead asks for what lies beyond."""
 
@@ -59,9 +62,15 @@ class Wakeups:
         """Turn every due time that has passed into a hint."""
         while self._order and self._order[0][0] <= now:
             at, name = entry = heapq.heappop(self._order)
-            count = self._later.pop(entry)
-            if self.is_ours(name, at):
-                self.hint(name, count)
+            self.arrived(name, at, self._later.pop(entry))
+
+    def arrived(self, name: str, at: datetime, count: int = 1) -> None:
+        """Record that jobs which were to be due at this time are due."""
+        rank = self.rank(name, at)
+        if rank == 0:
+            self.hint(name, count)
+        elif rank is not None:
+            self.back_up(name)
 
     def next_at(self) -> datetime | None:
         """Return the earliest due time known, None if there is none."""
@@ -104,8 +113,12 @@ class Wakeups:
             pass
 
 
-def _always(name: str, at: datetime) -> bool:  # noqa: ARG001  # whatever becomes due
-    return True
+def _first(name: str, at: datetime) -> int | None:  # noqa: ARG001  # whatever becomes due
+    return 0
+
+
+def _nothing(name: str) -> None:
+    """Leave out what only an instance among others does."""
 
 
 def seconds_until(at: datetime | None, now: datetime) -> float:
