@@ -23,12 +23,17 @@ from monque_core.jobs.cron import next_cron_run
 from monque_core.jobs.job import Job, JobStatus
 from monque_core.jobs.selector import JobSelector
 from monque_core.jobs.views import JobPage, QueueStats, QueueView, QueueWorker
-from monque_core.local import LocalMongo
+from monque_core.lazy_exports import lazy_exports
 from monque_core.monque import Monque
 from monque_core.options import JobRetention, MonqueOptions, ReactiveOptions
-from monque_core.reactive import ReactiveTask, SyncReactiveTask
 from monque_core.scheduler.workers import Work
-from monque_core.sync.monque import SyncMonque
+
+if TYPE_CHECKING:
+    from monque_core.local import LocalMongo
+    from monque_core.reactive import ReactiveTask, SyncReactiveTask
+    from monque_core.sync.monque import SyncMonque
+
+    __version__: str
 
 __all__ = [
     "AggregationTimeoutError",
@@ -66,14 +71,13 @@ __all__ = [
     "next_cron_run",
 ]
 
-if TYPE_CHECKING:
-    __version__: str
-else:
-
-    def __getattr__(name: str) -> str:
-        """Return `__version__`, for which reading the metadata takes some milliseconds."""
-        if name != "__version__":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from monque_core.version import installed_version  # noqa: PLC0415  # as above
-
-        return installed_version("monque-core")
+if not TYPE_CHECKING:
+    __getattr__ = lazy_exports(
+        __name__,
+        {
+            "monque_core.local": ["LocalMongo"],
+            "monque_core.reactive": ["ReactiveTask", "SyncReactiveTask"],
+            "monque_core.sync.monque": ["SyncMonque"],
+            "monque_core.version": ["__version__"],
+        },
+    )

@@ -16,12 +16,9 @@ from monque_core.jobs.job import AnyJob
 from monque_core.lifecycle import Lifecycle
 from monque_core.options import MonqueOptions, Options
 from monque_core.producer import Producer
-from monque_core.reactive.event_publisher import TaskEventPublisher
-from monque_core.reactive.runtime import ReactiveRuntime
 from monque_core.reactive.task_registry import TaskRegistry
 from monque_core.reactive_admin import ReactiveAdmin
 from monque_core.registration import Registration
-from monque_core.scheduler.engine import Engine
 from monque_core.scheduler.event_publisher import EventPublisher
 from monque_core.scheduler.job_source import retry_policy
 from monque_core.scheduler.lease import InstanceLease, adjust
@@ -40,6 +37,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from monque_core.durations import Duration
+    from monque_core.reactive.runtime import ReactiveRuntime
+    from monque_core.scheduler.engine import Engine
     from monque_core.scheduler.workers import Middleware, Worker
     from monque_core.tasks.definition import Definition
 
@@ -214,27 +213,32 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, Registration, Isola
                 return self._engine, False
             with self._lifecycle.starting() if logs else nullcontext():
                 await self.initialize()
-                engine = Engine(
-                    self._store,
-                    self._holder,
-                    self._options,
-                    self._workers,
-                    self._middleware,
-                    self._publisher,
-                )
-                reactor = ReactiveRuntime(
-                    self._store,
-                    self._options,
-                    self._reactive,
-                    engine,
-                    TaskEventPublisher(self._publisher),
-                )
-                reactor.serve()
+                engine, runtime = self._new_engine()
+                runtime.serve()
                 await engine.start()
-            self._engine, self._runtime = engine, reactor
+            self._engine, self._runtime = engine, runtime
             if logs:
                 self._lifecycle.started()
             return engine, True
+
+    def _new_engine(self) -> tuple[Engine, ReactiveRuntime]:
+        """Return a new engine, and the runtime of the reactive tasks on it."""
+        # Slow to import, and a process that only enqueues jobs needs none of it.
+        from monque_core.reactive.event_publisher import TaskEventPublisher  # noqa: PLC0415
+        from monque_core.reactive.runtime import ReactiveRuntime  # noqa: PLC0415
+        from monque_core.scheduler.engine import Engine  # noqa: PLC0415
+
+        engine = Engine(
+            self._store,
+            self._holder,
+            self._options,
+            self._workers,
+            self._middleware,
+            self._publisher,
+        )
+        publisher = TaskEventPublisher(self._publisher)
+        runtime = ReactiveRuntime(self._store, self._options, self._reactive, engine, publisher)
+        return engine, runtime
 
     async def _initialize_with_log(self) -> None:
         """Initialize as the first part of a start, and log it."""

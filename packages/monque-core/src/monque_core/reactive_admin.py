@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from monque_core.display import brief_repr
 from monque_core.errors import MonqueError
 from monque_core.jobs.rules import check_name, check_whole_number
-from monque_core.tasks.selector import TaskSelector, check_storable_id
 
 if TYPE_CHECKING:
     from monque_core.options import Options
     from monque_core.store.store import Store
-    from monque_core.tasks.selector import TaskStatuses
+    from monque_core.tasks.selector import TaskSelector, TaskStatuses
     from monque_core.tasks.views import ReactiveStats, TaskPage
 
 
@@ -81,7 +80,8 @@ class ReactiveAdmin(ABC):
         must be asked for with `everything=True`.
         """
         selector = self._selector(name, collection, status, source_id, error)
-        if selector == TaskSelector() and not everything:
+        criteria = (name, collection, status, source_id, error)
+        if all(each is None for each in criteria) and not everything:
             raise ValueError(
                 "retry_reactive_tasks() without a choice would run every task for every document "
                 "again; choose by name, collection, status, source_id or error, or pass "
@@ -117,6 +117,8 @@ class ReactiveAdmin(ABC):
         source_id: Any,
         error: str | None,
     ) -> TaskSelector:
+        from monque_core.tasks.selector import TaskSelector, check_storable_id  # noqa: PLC0415  # slow
+
         if source_id is not None:
             check_storable_id(source_id, self._store.codec)
         return TaskSelector(

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from monque_core.scheduler.lease import lease_key
-from monque_core.store.tasks.planner_state import LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,6 +48,8 @@ class Succession:
 
         While its lease lasts, no other instance can have its id, and so no other has its claims.
         """
+        from monque_core.store.tasks.planner_state import LEADER  # noqa: PLC0415  # slow, and rare
+
         key = lease_key(dead.id)
         lease = await self._store.leases.read(key)
         if lease is None or lease.holder != dead.holder or lease.is_expired:
