@@ -13,7 +13,6 @@ from pymongo import AsyncMongoClient
 from monque_core import JobSelector
 from monque_core.jobs.cursor import Cursor, Place
 from monque_core.store.listing import Order
-from monque_core.store.selection import selected
 from tests.support.plans import Plans, assert_sorted_by_the_index, assert_tight, crowded
 from tests.support.samples import NOW
 from tests.support.stores import open_store
@@ -98,7 +97,7 @@ class TestNewestJobs:
     async def test_come_from_an_index_in_order(
         self, store: Store, plans: Plans, chosen: JobSelector
     ) -> None:
-        found = await store.listing.find(selected(chosen, NOW), NEWEST_FIRST, 100, 0)
+        found = await store.listing.find(chosen, NEWEST_FIRST, 100, 0, NOW)
         assert len(found) == 100
         assert_tight(plans, seeks=1, count=1)
         assert_sorted_by_the_index(plans.made)
@@ -107,13 +106,13 @@ class TestNewestJobs:
     async def test_of_a_frequent_status_are_found_along_the_way(
         self, store: Store, plans: Plans, status: Any
     ) -> None:
-        chosen = selected(JobSelector(status=status), NOW)
-        assert len(await store.listing.find(chosen, NEWEST_FIRST, 100, 0)) == 100
+        chosen = JobSelector(status=status)
+        assert len(await store.listing.find(chosen, NEWEST_FIRST, 100, 0, NOW)) == 100
         assert_bounded(plans, 2 * 100 / SHARES[status])
 
     async def test_that_run_are_few_and_have_an_index(self, store: Store, plans: Plans) -> None:
-        chosen = selected(JobSelector(status="processing"), NOW)
-        running = await store.listing.find(chosen, NEWEST_FIRST, 100, 0)
+        chosen = JobSelector(status="processing")
+        running = await store.listing.find(chosen, NEWEST_FIRST, 100, 0, NOW)
         assert 20 < len(running) < 100
         assert_tight(plans, count=1)
 
@@ -121,13 +120,13 @@ class TestNewestJobs:
     async def test_of_a_name_and_status_are_among_those_of_the_name(
         self, store: Store, plans: Plans, status: Any
     ) -> None:
-        chosen = selected(JobSelector(NAMES[1], status), NOW)
-        assert await store.listing.find(chosen, NEWEST_FIRST, 100, 0)
+        chosen = JobSelector(NAMES[1], status)
+        assert await store.listing.find(chosen, NEWEST_FIRST, 100, 0, NOW)
         assert_bounded(plans, OF_A_NAME + 2)
 
     async def test_of_a_name_that_nothing_has(self, store: Store, plans: Plans) -> None:
-        chosen = selected(JobSelector("absent"), NOW)
-        assert await store.listing.find(chosen, NEWEST_FIRST, 100, 0) == []
+        chosen = JobSelector("absent")
+        assert await store.listing.find(chosen, NEWEST_FIRST, 100, 0, NOW) == []
         assert_tight(plans, count=1)
 
 
@@ -137,33 +136,32 @@ class TestPages:
     async def test_cost_what_they_hold(
         self, store: Store, plans: Plans, chosen: JobSelector, order: Order
     ) -> None:
-        condition = selected(chosen, NOW)
         listing = store.listing
-        first = await listing.page_after(condition, order, None, 50)
-        second = await listing.page_after(condition, order, first.cursor, 50)
-        third = await listing.page_after(condition, order, second.cursor, 50)
+        first = await listing.page_after(chosen, order, None, 50, NOW)
+        second = await listing.page_after(chosen, order, first.cursor, 50, NOW)
+        third = await listing.page_after(chosen, order, second.cursor, 50, NOW)
         assert third.cursor is not None
-        again = await listing.page_before(condition, order, third.cursor, 50)
+        again = await listing.page_before(chosen, order, third.cursor, 50, NOW)
         assert [job.id for job in again.jobs] == [job.id for job in second.jobs]
         assert_tight(plans, seeks=2, count=8)
         assert_sorted_by_the_index(plans.made)
 
     @both_ways
     async def test_far_within_cost_no_more(self, store: Store, plans: Plans, order: Order) -> None:
-        (job,) = await store.listing.find({}, order, 1, 20_000)
+        (job,) = await store.listing.find(JobSelector(), order, 1, 20_000, NOW)
         plans.made.clear()
         place = Place(job.id, job.id)
-        after = await store.listing.page_after({}, order, Cursor(place, place), 50)
+        after = await store.listing.page_after(JobSelector(), order, Cursor(place, place), 50, NOW)
         assert after.cursor is not None
-        await store.listing.page_before({}, order, after.cursor, 50)
+        await store.listing.page_before(JobSelector(), order, after.cursor, 50, NOW)
         assert_tight(plans, seeks=1, count=4)
         assert_sorted_by_the_index(plans.made)
 
 
 class TestOneJob:
     async def test_is_found_and_changed_by_its_id(self, store: Store, plans: Plans) -> None:
-        chosen = selected(JobSelector(NAMES[2], "failed"), NOW)
-        (job,) = await store.listing.find(chosen, NEWEST_FIRST, 1, 0)
+        chosen = JobSelector(NAMES[2], "failed")
+        (job,) = await store.listing.find(chosen, NEWEST_FIRST, 1, 0, NOW)
         plans.made.clear()
         assert await store.listing.get(job.id) is not None
         assert await store.control.retry(job.id, NOW + DAY) is not None
@@ -176,20 +174,20 @@ class TestOneJob:
 
 class TestInBulk:
     async def test_deleting_a_name_costs_its_jobs(self, store: Store, plans: Plans) -> None:
-        batches = store.control.delete_many(selected(JobSelector(NAMES[-1]), NOW))
+        batches = store.control.delete_many(JobSelector(NAMES[-1]), NOW)
         assert sum([count async for count in batches]) == OF_A_NAME
         assert_tight(plans, seeks=8)
         assert_sorted_by_the_index(plans.made)
 
     async def test_deleting_a_rare_status_costs_its_jobs(self, store: Store, plans: Plans) -> None:
-        batches = store.control.delete_many(selected(JobSelector(status="cancelled"), NOW))
+        batches = store.control.delete_many(JobSelector(status="cancelled"), NOW)
         assert sum([count async for count in batches]) > 400
         assert_tight(plans, seeks=8)
         assert_sorted_by_the_index(plans.made)
 
     async def test_retrying_what_failed_costs_those_jobs(self, store: Store, plans: Plans) -> None:
-        chosen = selected(JobSelector(status="failed"), NOW)
-        count = await store.control.count_retryable(chosen)
+        chosen = JobSelector(status="failed")
+        count = await store.control.count_retryable(chosen, NOW)
         batches = store.control.retry_many(chosen, NOW + DAY, timedelta(0))
         assert sum([retried async for retried in batches]) == count > 1500
         assert_tight(plans, seeks=8)
@@ -197,7 +195,7 @@ class TestInBulk:
     async def test_cancelling_a_name_costs_no_more_than_its_jobs(
         self, store: Store, plans: Plans
     ) -> None:
-        batches = store.control.cancel_many(selected(JobSelector(NAMES[-2]), NOW), NOW)
+        batches = store.control.cancel_many(JobSelector(NAMES[-2]), NOW)
         cancelled = sum([count async for count in batches])
         assert cancelled > OF_A_NAME / 4
         assert_bounded(plans, OF_A_NAME + 3 * cancelled + 20)

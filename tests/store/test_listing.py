@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 from pymongo import AsyncMongoClient, WriteConcern
 
-from monque_core import InvalidJobError, JobStatus
+from monque_core import InvalidJobError, JobSelector, JobStatus
 from monque_core.store.documents import to_document
 from monque_core.store.listing import Order, SortName
 from tests.support.samples import NOW, a_job, a_schedule
@@ -74,10 +74,10 @@ def ids(page: Page) -> list[ObjectId]:
 
 async def forward(listing: JobListing, order: Order, limit: int) -> list[Page]:
     """Give all pages, and demand that each knows what is around it."""
-    pages = [await listing.page_after({}, order, None, limit)]
+    pages = [await listing.page_after(JobSelector(), order, None, limit, NOW)]
     while pages[-1].has_next:
         assert len(pages) < 1000
-        pages.append(await listing.page_after({}, order, pages[-1].cursor, limit))
+        pages.append(await listing.page_after(JobSelector(), order, pages[-1].cursor, limit, NOW))
     assert [page.has_previous for page in pages] == [False] + [True] * (len(pages) - 1)
     return pages
 
@@ -88,7 +88,7 @@ async def backward(listing: JobListing, order: Order, page: Page, limit: int) ->
     while pages[-1].has_previous:
         assert len(pages) < 1000
         assert pages[-1].cursor is not None
-        pages.append(await listing.page_before({}, order, pages[-1].cursor, limit))
+        pages.append(await listing.page_before(JobSelector(), order, pages[-1].cursor, limit, NOW))
     assert all(page.has_next for page in pages[1:])
     return pages[1:]
 
@@ -113,15 +113,15 @@ class TestFind:
     async def test_is_in_order(self, db: Db, store: Store, order: Order) -> None:
         jobs = some_jobs(30)
         await put(db, *jobs)
-        found = await store.listing.find({}, order, 100, 0)
+        found = await store.listing.find(JobSelector(), order, 100, 0, NOW)
         assert [job.id for job in found] == in_order(jobs, order)
 
     async def test_holds_so_many_after_so_many(self, db: Db, store: Store) -> None:
         jobs = some_jobs(30)
         await put(db, *jobs)
-        found = await store.listing.find({}, NEWEST_FIRST, 10, 5)
+        found = await store.listing.find(JobSelector(), NEWEST_FIRST, 10, 5, NOW)
         assert found == jobs[-6:-16:-1]
-        assert await store.listing.find({}, NEWEST_FIRST, 10, 30) == []
+        assert await store.listing.find(JobSelector(), NEWEST_FIRST, 10, 30, NOW) == []
 
     async def test_leaves_out_what_is_no_job_and_says_so(
         self, db: Db, store: Store, caplog: pytest.LogCaptureFixture
@@ -130,15 +130,15 @@ class TestFind:
         await put(db, job)
         garbage = (await jobs_in(db).insert_one({"name": 5})).inserted_id
         with caplog.at_level(logging.WARNING, "monque"):
-            assert await store.listing.find({}, NEWEST_FIRST, 10, 0) == [job]
+            assert await store.listing.find(JobSelector(), NEWEST_FIRST, 10, 0, NOW) == [job]
         (record,) = caplog.records
         assert str(garbage) in record.getMessage()
 
     async def test_takes_the_largest_limit_there_is(self, db: Db, store: Store) -> None:
         await put(db, *some_jobs(3))
         largest = 2**31 - 1
-        assert len(await store.listing.find({}, NEWEST_FIRST, largest, 0)) == 3
-        page = await store.listing.page_after({}, NEWEST_FIRST, None, largest)
+        assert len(await store.listing.find(JobSelector(), NEWEST_FIRST, largest, 0, NOW)) == 3
+        page = await store.listing.page_after(JobSelector(), NEWEST_FIRST, None, largest, NOW)
         assert (len(page.jobs), page.has_next) == (3, False)
 
 
@@ -172,7 +172,7 @@ class TestPages:
 
     @every_order
     async def test_of_nothing(self, store: Store, order: Order) -> None:
-        page = await store.listing.page_after({}, order, None, 5)
+        page = await store.listing.page_after(JobSelector(), order, None, 5, NOW)
         assert (page.jobs, page.cursor) == ([], None)
         assert not page.has_next
         assert not page.has_previous
@@ -256,10 +256,10 @@ class TestAnEmptyPage:
         jobs = some_jobs(5)
         await put(db, *jobs)
         _, last = await forward(store.listing, order, 3)
-        beyond = await store.listing.page_after({}, order, last.cursor, 3)
+        beyond = await store.listing.page_after(JobSelector(), order, last.cursor, 3, NOW)
         assert (beyond.jobs, beyond.has_next, beyond.has_previous) == ([], False, True)
         assert beyond.cursor is not None
-        back = await store.listing.page_before({}, order, beyond.cursor, 3)
+        back = await store.listing.page_before(JobSelector(), order, beyond.cursor, 3, NOW)
         assert ids(back) == in_order(jobs, order)[2:]
         assert (back.has_next, back.has_previous) == (False, True)
 
@@ -271,10 +271,10 @@ class TestAnEmptyPage:
         await put(db, *jobs)
         first, _ = await forward(store.listing, order, 3)
         assert first.cursor is not None
-        before = await store.listing.page_before({}, order, first.cursor, 3)
+        before = await store.listing.page_before(JobSelector(), order, first.cursor, 3, NOW)
         assert (before.jobs, before.has_next, before.has_previous) == ([], True, False)
         assert before.cursor is not None
-        on = await store.listing.page_after({}, order, before.cursor, 3)
+        on = await store.listing.page_after(JobSelector(), order, before.cursor, 3, NOW)
         assert ids(on) == ids(first)
 
     @every_order
@@ -282,11 +282,11 @@ class TestAnEmptyPage:
         self, db: Db, store: Store, order: Order
     ) -> None:
         await put(db, *some_jobs(5))
-        first = await store.listing.page_after({}, order, None, 2)
+        first = await store.listing.page_after(JobSelector(), order, None, 2, NOW)
         assert first.cursor is not None
         await jobs_in(db).delete_many({})
-        after = await store.listing.page_after({}, order, first.cursor, 2)
-        before = await store.listing.page_before({}, order, first.cursor, 2)
+        after = await store.listing.page_after(JobSelector(), order, first.cursor, 2, NOW)
+        before = await store.listing.page_before(JobSelector(), order, first.cursor, 2, NOW)
         for page in (after, before):
             assert (page.jobs, page.has_next, page.has_previous) == ([], False, False)
 
@@ -300,16 +300,16 @@ class TestAnEmptyPage:
             jobs = some_jobs(3)
             await put(db, *jobs)
             wanted = in_order(jobs, order)
-            page = await store.listing.page_after({}, order, None, 3)
+            page = await store.listing.page_after(JobSelector(), order, None, 3, NOW)
             assert page.cursor is not None
             await jobs_in(db).delete_many({"_id": {"$in": [wanted[n] for n in gone]}})
             for empty in (
-                await store.listing.page_after({}, order, page.cursor, 3),
-                await store.listing.page_before({}, order, page.cursor, 3),
+                await store.listing.page_after(JobSelector(), order, page.cursor, 3, NOW),
+                await store.listing.page_before(JobSelector(), order, page.cursor, 3, NOW),
             ):
                 assert empty.cursor is not None
-                after = await store.listing.page_after({}, order, empty.cursor, 3)
-                before = await store.listing.page_before({}, order, empty.cursor, 3)
+                after = await store.listing.page_after(JobSelector(), order, empty.cursor, 3, NOW)
+                before = await store.listing.page_before(JobSelector(), order, empty.cursor, 3, NOW)
                 assert (empty.has_next, empty.has_previous) == (bool(after.jobs), bool(before.jobs))
 
 

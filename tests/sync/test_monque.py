@@ -88,7 +88,7 @@ class TestHandles:
         assert [job.status for job in stored_jobs(blocking_db)] == ["completed"]
 
     async def test_async_is_refused_with_advice(self, db: AsyncDatabase[dict[str, Any]]) -> None:
-        with pytest.raises(TypeError, match=r"belongs to its own event loop.*take Monque"):
+        with pytest.raises(TypeError, match=r"belongs to its own event loop.*use Monque"):
             SyncMonque(db)
 
     @pytest.mark.parametrize("nonsense", [None, 7, "mongodb://localhost", object()])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from monque_core.display import brief_repr
 from monque_core.jobs.cursor import Cursor
@@ -12,7 +12,6 @@ from monque_core.jobs.rules import check_id, check_name, check_whole_number
 from monque_core.jobs.selector import JobSelector, check_selector
 from monque_core.jobs.views import JobPage, QueueStats, QueueView, QueueWorker
 from monque_core.store.listing import Order, SortName
-from monque_core.store.selection import selected
 
 if TYPE_CHECKING:
     from bson import ObjectId
@@ -61,11 +60,12 @@ class Inspector(ABC):
         skip: int = 0,
     ) -> list[AnyJob]:
         """Return jobs, the newest first, optionally of one name or status."""
-        chosen = self._selected(JobSelector(name, status))
+        selector = JobSelector(name, status)
         check_whole_number(limit, field="limit", least=1)
         check_whole_number(skip, field="skip", least=0)
         await self.initialize()
-        return await self._store.listing.find(chosen, _NEWEST_FIRST, limit, skip)
+        now = self._options.clock.now()
+        return await self._store.listing.find(selector, _NEWEST_FIRST, limit, skip, now)
 
     async def get_jobs_with_cursor(
         self,
@@ -89,13 +89,12 @@ class Inspector(ABC):
         selector = JobSelector() if filter is None else check_selector(filter)
         list_id = f"{sort} {selector.identity}"
         known = None if cursor is None else Cursor.decode(cursor, list_id)
-        chosen = self._selected(selector)
         await self.initialize()
-        listing = self._store.listing
+        listing, now = self._store.listing, self._options.clock.now()
         if known is None or direction == "forward":
-            page = await listing.page_after(chosen, order, known, limit)
+            page = await listing.page_after(selector, order, known, limit, now)
         else:
-            page = await listing.page_before(chosen, order, known, limit)
+            page = await listing.page_before(selector, order, known, limit, now)
         place = None if page.cursor is None else page.cursor.encode(list_id)
         return JobPage(page.jobs, place, page.has_next, page.has_previous)
 
@@ -133,9 +132,6 @@ class Inspector(ABC):
         if worker is None:
             return None
         return QueueWorker(worker.concurrency, self._running(worker.name), worker.timeout)
-
-    def _selected(self, selector: JobSelector) -> dict[str, Any]:
-        return selected(selector, self._options.clock.now())
 
     async def _counted(self, name: str | None) -> Figures:
         now = time.monotonic()

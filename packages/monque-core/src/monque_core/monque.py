@@ -7,6 +7,7 @@ import uuid
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Unpack
 
+from monque_core.clock import adjust
 from monque_core.controller import Controller
 from monque_core.durations import check_limit
 from monque_core.emitter import IsolatingEmitter
@@ -21,7 +22,7 @@ from monque_core.reactive_admin import ReactiveAdmin
 from monque_core.registration import Registration
 from monque_core.scheduler.event_publisher import EventPublisher
 from monque_core.scheduler.job_source import retry_policy
-from monque_core.scheduler.lease import InstanceLease, adjust
+from monque_core.scheduler.lease import InstanceLease
 from monque_core.scheduler.loop import end
 from monque_core.scheduler.recovery import Recovery
 from monque_core.scheduler.runs import Runs
@@ -272,7 +273,7 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, Registration, Isola
 
         One that waits for this very stop is let go on after it.
         """
-        at_work = {task for task in self._waiting if task not in self._stop_callers}
+        at_work = {task for task in self._listener_tasks if task not in self._stop_callers}
         if at_work:
             _, late = await asyncio.wait(at_work, timeout=_LAST_LISTENERS_SECONDS)
             for task in late:

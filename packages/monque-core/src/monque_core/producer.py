@@ -6,14 +6,13 @@ import logging
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
-from monque_core.clock import ServerClock
+from monque_core.clock import ServerClock, adjust
 from monque_core.durations import check_limit
 from monque_core.errors import MonqueConnectionError
 from monque_core.jobs.draft import Limits, alike, draft_job, draft_schedule
 from monque_core.jobs.rules import check_name, check_unique_key
 from monque_core.log import log
-from monque_core.scheduler.lease import adjust
-from monque_core.store.driver import native_session
+from monque_core.store.handles import native_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

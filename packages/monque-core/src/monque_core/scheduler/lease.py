@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from monque_core.clock import ServerClock
+from monque_core.clock import adjust
 from monque_core.errors import MonqueConnectionError
 from monque_core.scheduler.loop import Periodic, end
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from monque_core.clock import Clock
     from monque_core.options import Options
     from monque_core.scheduler.event_publisher import EventPublisher
-    from monque_core.store.leases import ServerTime
     from monque_core.store.store import Store
 
 _LONGEST_LOOK_GAP = 0.5
@@ -95,9 +94,3 @@ class InstanceLease(Periodic):
 def lease_key(instance_id: str) -> str:
     """Return the key of an instance's own lease."""
     return f"instance:{instance_id}"
-
-
-def adjust(clock: Clock, reading: ServerTime) -> None:
-    """Adjust the default clock to the server's; a clock of the user's stays as it is."""
-    if isinstance(clock, ServerClock):
-        clock.adjust(reading.instant, reading.asked_ns, reading.answered_ns)

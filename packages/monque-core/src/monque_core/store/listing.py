@@ -13,13 +13,16 @@ from monque_core.log import log
 from monque_core.store import paging
 from monque_core.store.documents import to_job
 from monque_core.store.indexes import RECURRING
+from monque_core.store.selection import selected
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from bson import ObjectId
 
     from monque_core.jobs.job import AnyJob
+    from monque_core.jobs.selector import JobSelector
     from monque_core.store.driver import Collection, Document
     from monque_core.store.paging import Sheet, Start
 
@@ -104,23 +107,28 @@ class JobListing:
         document = await self._collection.find_one({"_id": job_id})
         return None if document is None else to_job(document)
 
-    async def find(self, chosen: Document, order: Order, limit: int, skip: int) -> list[AnyJob]:
+    async def find(
+        self, selector: JobSelector, order: Order, limit: int, skip: int, now: datetime
+    ) -> list[AnyJob]:
         """Read the chosen jobs in order."""
+        chosen = selected(selector, now)
         documents = await self._collection.find(chosen, sort=order.keys, limit=limit, skip=skip)
         return _readable(documents)
 
     async def page_after(
-        self, chosen: Document, order: Order, cursor: Cursor | None, limit: int
+        self, selector: JobSelector, order: Order, cursor: Cursor | None, limit: int, now: datetime
     ) -> Page:
         """Read what comes after the page of a cursor, or the first page."""
-        return _page(await paging.page_after(self._rows(chosen, order), cursor, limit))
+        return _page(await paging.page_after(self._rows(selector, order, now), cursor, limit))
 
-    async def page_before(self, chosen: Document, order: Order, cursor: Cursor, limit: int) -> Page:
+    async def page_before(
+        self, selector: JobSelector, order: Order, cursor: Cursor, limit: int, now: datetime
+    ) -> Page:
         """Read what comes before the page of a cursor."""
-        return _page(await paging.page_before(self._rows(chosen, order), cursor, limit))
+        return _page(await paging.page_before(self._rows(selector, order, now), cursor, limit))
 
-    def _rows(self, chosen: Document, order: Order) -> _Jobs:
-        return _Jobs(self._collection, chosen, order)
+    def _rows(self, selector: JobSelector, order: Order, now: datetime) -> _Jobs:
+        return _Jobs(self._collection, selected(selector, now), order)
 
     async def schedules(self, name: str | None) -> list[AnyJob]:
         """Read the recurring jobs, of one name or all."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pymongo.errors import PyMongoError
 
+from monque_core.clock import ServerTime
 from monque_core.durations import to_milliseconds
 from monque_core.errors import MonqueConnectionError
 from monque_core.store.driver import Driver
@@ -15,7 +16,7 @@ from monque_core.store.index_maintenance import IndexMaintenance
 from monque_core.store.insert_batcher import InsertBatcher
 from monque_core.store.inserts import Inserts
 from monque_core.store.job_stream import JobStreams
-from monque_core.store.leases import Leases, ServerTime
+from monque_core.store.leases import Leases
 from monque_core.store.lenient_decoding import LenientCollection
 from monque_core.store.listing import JobListing
 from monque_core.store.management import Management
