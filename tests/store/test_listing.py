@@ -168,7 +168,7 @@ class TestPages:
             cursor = pages[at].cursor
             assert cursor is not None
             at += step
-            assert await turn({}, order, cursor, 6) == pages[at]
+            assert await turn(JobSelector(), order, cursor, 6, NOW) == pages[at]
 
     @every_order
     async def test_of_nothing(self, store: Store, order: Order) -> None:
@@ -183,10 +183,10 @@ class TestPages:
         for job in jobs:
             job.status = JobStatus.ALL[job.data % 5]
         await put(db, *jobs)
-        chosen = {"name": "send-email", "status": "failed"}
-        page = await store.listing.page_after(chosen, order, None, 3)
+        chosen = JobSelector("send-email", "failed")
+        page = await store.listing.page_after(chosen, order, None, 3, NOW)
         assert page.has_next
-        rest = await store.listing.page_after(chosen, order, page.cursor, 3)
+        rest = await store.listing.page_after(chosen, order, page.cursor, 3, NOW)
         assert not rest.has_next
         assert ids(page) + ids(rest) == in_order([job for job in jobs if job.data % 5 == 3], order)
 

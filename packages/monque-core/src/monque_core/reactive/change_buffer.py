@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from monque_core.reactive.change_batch import ChangeBatch
+from monque_core.waiting import wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,9 +47,9 @@ class ChangeBuffer:
             await self._has_room.wait()
 
     async def wait(self, longest: timedelta, linger: float) -> None:
-        """Wait until there are enough changes, or the first of them has waited enough."""
-        if await _within(longest.total_seconds(), self._has_any):
-            await _within(linger, self._is_full)
+        """Wait until there are enough changes, or the first of them has waited long enough."""
+        if await wait_for_event(self._has_any, longest.total_seconds()):
+            await wait_for_event(self._is_full, linger)
 
     def take(self) -> tuple[ChangeBatch, Mapping[str, Any] | None]:
         """Give what has gathered, and the token that follows it, and begin anew."""
@@ -80,13 +81,3 @@ class ChangeBuffer:
         self._has_any.set()
         self._is_full.set()
         await self._is_planned.wait()
-
-
-async def _within(seconds: float, event: asyncio.Event) -> bool:
-    """Wait for an event, at most so long, and tell whether it came."""
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return False
-    return True

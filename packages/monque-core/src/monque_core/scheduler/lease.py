@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from monque_core.clock import adjust
 from monque_core.errors import MonqueConnectionError
-from monque_core.scheduler.loop import Periodic, end
+from monque_core.scheduler.loop import Periodic, end, wait_until
 
 if TYPE_CHECKING:
     from monque_core.clock import Clock
@@ -51,7 +51,8 @@ class InstanceLease(Periodic):
             await asyncio.wait([renewing], timeout=_LAST_REPLY_SECONDS)
             await end(renewing)
             with contextlib.suppress(Exception):
-                await asyncio.wait_for(self.give_back(), _LAST_REPLY_SECONDS)
+                deadline = asyncio.get_running_loop().time() + _LAST_REPLY_SECONDS
+                await wait_until(deadline, self.give_back())
             raise
         if not is_ours:
             raise self._taken()
