@@ -355,7 +355,7 @@ class Reading(RuleBasedStateMachine):
     def begin(self, order: Order, limit: int, by_status: bool) -> None:
         self.rig.run(self.rig.jobs.delete_many({}))
         self.order, self.limit = order, limit
-        self.chosen = {"status": "pending"} if by_status else {}
+        self.chosen = JobSelector(status="pending" if by_status else None)
         self.jobs: dict[ObjectId, AnyJob] = {}
         self.page: Page | None = None
         self.first: Any = None
@@ -393,17 +393,18 @@ class Reading(RuleBasedStateMachine):
         listing, places = self.rig.listing, self._places()
         if self.page is None:
             expected = places[: self.limit]
-            page = self.rig.run(listing.page_after(self.chosen, self.order, None, self.limit))
+            work = listing.page_after(self.chosen, self.order, None, self.limit, NOW)
+            page = self.rig.run(work)
         elif step > 0:
             expected = [place for place in places if self._is_beyond(place, self.last)]
             expected = expected[: self.limit]
-            work = listing.page_after(self.chosen, self.order, self.page.cursor, self.limit)
+            work = listing.page_after(self.chosen, self.order, self.page.cursor, self.limit, NOW)
             page = self.rig.run(work)
         else:
             assert self.page.cursor is not None
             expected = [place for place in places if self._is_beyond(self.first, place)]
             expected = expected[-self.limit :]
-            work = listing.page_before(self.chosen, self.order, self.page.cursor, self.limit)
+            work = listing.page_before(self.chosen, self.order, self.page.cursor, self.limit, NOW)
             page = self.rig.run(work)
         assert ids(page) == [place[-1] for place in expected]
         if not expected:
@@ -414,7 +415,9 @@ class Reading(RuleBasedStateMachine):
         assert page.has_previous is any(self._is_beyond(self.first, place) for place in places)
 
     def _places(self) -> list[Any]:
-        chosen = [job for job in self.jobs.values() if not self.chosen or job.status == "pending"]
+        chosen = [
+            job for job in self.jobs.values() if self.chosen.is_empty or job.status == "pending"
+        ]
         return sorted(map(self._place, chosen), reverse=self.order.descending)
 
     def _place(self, job: AnyJob) -> tuple[datetime, ObjectId] | tuple[ObjectId]:
