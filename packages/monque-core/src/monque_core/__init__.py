@@ -1,4 +1,20 @@
-"""Monque: a job scheduler for Python that lives in one MongoDB collection."""
+"""Monque: a job scheduler for Python that lives in one MongoDB collection.
+
+Applications use `Monque`, or `SyncMonque` without asyncio. Both enqueue jobs, run workers, and read
+and manage what is stored. Everything public is in this module, `monque_core.events`,
+`monque_core.reactive` and `monque_core.testing`.
+
+A call goes down through these layers, and no layer imports one above it:
+
+- `monque` and `sync`: the two classes, put together from `producer`, `inspector`, `controller`,
+  `reactive_admin` and `registration`
+- `reactive`: the leader that plans reactive tasks
+- `scheduler`: what runs when
+- `store`: everything that MongoDB sees
+- `tasks` and `jobs`: what a reactive task and a job are, without I/O
+
+`docs/architecture.md` follows a job and a change through the modules.
+"""
 
 from typing import TYPE_CHECKING
 

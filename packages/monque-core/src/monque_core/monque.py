@@ -77,7 +77,7 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, Registration, Isola
         self._lifecycle = Lifecycle(
             self.scheduler_instance_id, self._store, self._workers, self._reactive
         )
-        # One holder for all lives of this object: a lease of its own never keeps it out.
+        # The same holder at every start, so that its own earlier lease does not keep it out.
         self._holder = str(uuid.uuid4())
 
     @property
@@ -159,7 +159,7 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, Registration, Isola
                     starting.result()
                     await asking
             finally:
-                # A signal may come while a start waits out a predecessor's lease.
+                # A signal can arrive while the start waits for a predecessor's lease to expire.
                 await end(starting)
                 await end(asking)
                 await self.stop()
@@ -167,9 +167,9 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, Registration, Isola
     async def run_until_idle(self, timeout: Duration | None = None) -> None:  # noqa: ASYNC109  # part of the contract
         """Return when nothing that has a worker here is due or running.
 
-        Retries and jobs in the future stay. JobStreams that reactive tasks are for are planned
-        before, if this instance leads. Starts the instance for as long as that takes if it
-        is not running. Raises `TimeoutError` after so many seconds.
+        Retries and jobs in the future stay. If this instance is the leader, all changes written
+        before the call are planned first. An instance that is not running starts for the time of
+        the call. Raises `TimeoutError` after `timeout` seconds.
         """
         deadline = None
         if timeout is not None:
@@ -271,7 +271,7 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, Registration, Isola
     async def _end_listeners(self) -> None:
         """Wait for async listeners that are still running, up to a limit.
 
-        One that waits for this very stop is let go on after it.
+        A listener that itself waits for this stop continues after it.
         """
         at_work = {task for task in self._listener_tasks if task not in self._stop_callers}
         if at_work:

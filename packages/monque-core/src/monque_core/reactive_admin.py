@@ -1,4 +1,4 @@
-"""Looking at reactive tasks, and managing them."""
+"""The admin API of reactive tasks: read records and statistics, retry, reconcile."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class ReactiveAdmin(ABC):
-    """The part of `Monque` that shows what became of reactive tasks, and runs them again."""
+    """The part of `Monque` that reads and manages reactive tasks."""
 
     _options: Options
     _store: Store
 
     @abstractmethod
     async def initialize(self) -> None:
-        """Make the collection ready."""
+        """Create indexes, recover stale jobs, check the instance id."""
 
     async def get_reactive_tasks(
         self,
@@ -38,10 +38,10 @@ class ReactiveAdmin(ABC):
         cursor: str | None = None,
         direction: Literal["forward", "backward"] = "forward",
     ) -> TaskPage:
-        """Read a page of records, the newest first, of all tasks that were ever declared.
+        """Return a page of records, the newest first, of all tasks that were ever registered.
 
-        `collection` is the source collection, `error` a part of the last error. Hand back the
-        cursor of a page for the one after or before it.
+        `collection` is the source collection, `error` a part of the last error. Pass the cursor of
+        a page to get the page after or before it.
         """
         selector = self._selector(name, collection, status, source_id, error)
         check_whole_number(limit, field="limit", least=1)
@@ -59,7 +59,7 @@ class ReactiveAdmin(ABC):
         source_id: Any = None,
         error: str | None = None,
     ) -> int:
-        """Count the records that `get_reactive_tasks` would show."""
+        """Return how many records `get_reactive_tasks` would return."""
         selector = self._selector(name, collection, status, source_id, error)
         await self.initialize()
         return await self._store.tasks.listing.count(selector)
@@ -74,17 +74,17 @@ class ReactiveAdmin(ABC):
         error: str | None = None,
         everything: bool = False,
     ) -> int:
-        """Run the chosen records again, with all their attempts, and tell how many.
+        """Run the selected records again, with all their attempts, and return how many.
 
-        What runs at the moment runs once more afterwards. Choosing nothing means everything, and
-        must be asked for with `everything=True`.
+        A record that is running runs once more afterwards. To select all records, pass
+        `everything=True`.
         """
         selector = self._selector(name, collection, status, source_id, error)
         criteria = (name, collection, status, source_id, error)
         if all(each is None for each in criteria) and not everything:
             raise ValueError(
-                "retry_reactive_tasks() without a choice would run every task for every document "
-                "again; choose by name, collection, status, source_id or error, or pass "
+                "retry_reactive_tasks() without a selection would run every task for every "
+                "document again; select by name, collection, status, source_id or error, or pass "
                 "everything=True"
             )
         await self.initialize()
@@ -94,7 +94,7 @@ class ReactiveAdmin(ABC):
         return retried
 
     async def reconcile(self, name: str) -> None:
-        """Have the leader examine all documents of a task again, whatever it has seen of them."""
+        """Make the leader examine all documents of a task again."""
         check_name(name)
         await self.initialize()
         now = self._options.clock.now()
@@ -105,7 +105,7 @@ class ReactiveAdmin(ABC):
             )
 
     async def get_reactive_stats(self) -> ReactiveStats:
-        """Count the records of each task in each status, and tell how far planning is."""
+        """Return how many records each task has in each status, and how far planning is."""
         await self.initialize()
         return await self._store.tasks.statistics.read(self._options.clock.now())
 

@@ -2,8 +2,8 @@
 
 It runs by file name in an isolated interpreter, so it imports only the standard library. Its
 standard input is a pipe from the owner. Each line on the pipe is a request in JSON; the reply is
-one line on standard output. When the owner ends, however it ends, the pipe closes. The guard process
-then ends its children, removes the directory if it is temporary, and exits.
+one line on standard output. When the owner ends, however it ends, the pipe closes. The guard
+process then ends its children, removes the directory if it is temporary, and exits.
 """
 
 from __future__ import annotations

@@ -79,9 +79,9 @@ class Settler(Loop, Generic[W, C]):
                     self._single_out(group, error)
 
     async def _accumulate(self) -> None:
-        """Let results join that come right now, as those of short jobs do one after the other.
+        """Wait for results that arrive at the same time, as those of short jobs do.
 
-        This is no timer: each iteration of the event loop that brings one more result allows
+        There is no timer: each iteration of the event loop that brings one more result allows
         one more iteration.
         """
         count = 0

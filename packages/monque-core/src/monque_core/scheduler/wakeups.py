@@ -48,7 +48,7 @@ class Wakeups:
             self._signal.set()
 
     def extend(self, upcoming: Iterable[tuple[str, datetime]], horizon: datetime) -> None:
-        """Add what becomes due until the horizon to what was recorded meanwhile."""
+        """Add what becomes due until the horizon to what is already recorded."""
         self.horizon = horizon
         for entry, count in Counter((at, name) for name, at in upcoming).items():
             if entry not in self._later:
