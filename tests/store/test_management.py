@@ -435,7 +435,7 @@ class TestInBulk:
     async def test_jobs_of_other_programs_are_reached(
         self, db: Db, store: Store, action: str
     ) -> None:
-        status = "failed" if action == "retry" else "pending"
+        status: Any = "failed" if action == "retry" else "pending"
         documents = [
             to_document(a_job(status=status)) | {"_id": strange} for strange in STRANGE_IDS
         ]
