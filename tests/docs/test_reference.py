@@ -36,6 +36,7 @@ from monque_core import (
     reactive,
 )
 from monque_core.cli.app import app
+from monque_core.emitter import IsolatingEmitter
 from monque_core.jobs.rules import check_max_retries
 from monque_core.options import Options
 from monque_core.store.documents import to_document, to_job
@@ -93,7 +94,7 @@ def _public_members(of: type) -> set[str]:
     defined = {
         name
         for kind in of.__mro__
-        if kind.__module__.startswith("monque_core.")
+        if kind.__module__.startswith("monque_core.") and kind is not IsolatingEmitter
         for name in vars(kind)
         if not name.startswith("_")
     }

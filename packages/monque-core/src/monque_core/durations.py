@@ -14,7 +14,7 @@ _LONGEST = timedelta(days=365 * 1000)
 
 
 def to_timedelta(value: object) -> timedelta:
-    """Read seconds or a `timedelta`; raise `ValueError` for anything that is no finite duration."""
+    """Return seconds or a `timedelta` as a `timedelta`; raise `ValueError` for anything else."""
     if isinstance(value, timedelta):
         duration = value
     elif _is_number(value):
@@ -36,7 +36,7 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 
 def check_limit(timeout: object) -> timedelta:
-    """Return a time to wait; zero is allowed."""
+    """Return a timeout, which may be zero; raise `ValueError` if it is invalid."""
     try:
         limit = to_timedelta(timeout)
     except ValueError as error:
@@ -47,5 +47,5 @@ def check_limit(timeout: object) -> timedelta:
 
 
 def to_milliseconds(duration: timedelta) -> int:
-    """Give whole milliseconds, at least one for any positive duration."""
+    """Return whole milliseconds, at least one."""
     return max(1, duration // timedelta(milliseconds=1))

@@ -1,4 +1,4 @@
-"""The options of a `Monque`, validated when it is made."""
+"""The options of a `Monque`, validated when it is created."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ZERO = timedelta(0)
 class JobRetention:
     """How long finished jobs stay: ages in seconds or `timedelta`, None keeps them for ever.
 
-    Without any age, `JobRetention()` keeps them all on purpose, and nobody warns of it.
+    `JobRetention()` without ages keeps all of them on purpose, without a warning.
     """
 
     completed: Duration | None = None
@@ -33,7 +33,7 @@ class JobRetention:
     interval: Duration = timedelta(hours=1)
 
     def __post_init__(self) -> None:
-        """Turn every age into a `timedelta`, refusing what is none."""
+        """Convert every age to a `timedelta`; raise `ValueError` if one is invalid."""
         for name in ("completed", "failed", "cancelled"):
             value = getattr(self, name)
             if value is not None:
@@ -43,28 +43,28 @@ class JobRetention:
 
     @property
     def ages(self) -> dict[str, timedelta]:
-        """Give the age limit of each status that has one."""
+        """Return the age limit of each status that has one."""
         limits = {"completed": self.completed, "failed": self.failed, "cancelled": self.cancelled}
         return {status: to_timedelta(age) for status, age in limits.items() if age is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReactiveOptions:
-    """The pace of reactive tasks: durations in seconds or `timedelta`."""
+    """The timing of reactive tasks; durations are seconds or `timedelta`."""
 
     visibility_timeout: Duration = timedelta(seconds=60)
-    """How long a run stays a silent instance's own; it is renewed five times as often."""
+    """How long a silent instance keeps its runs; claims are renewed five times as often."""
     leader_lease: Duration = timedelta(seconds=30)
-    """How long a silent leader stays the leader; it is renewed three times as often."""
+    """How long a silent leader stays the leader; its lease is renewed three times as often."""
     flush_size: int = 1000
-    """How many changed documents are planned together at most."""
+    """The most changed documents that are planned together."""
     flush_interval: Duration = timedelta(milliseconds=500)
-    """How long changes gather at most, before they are planned."""
+    """The longest time that changes are collected before they are planned."""
     cleanup_interval: Duration = timedelta(hours=1)
-    """How often records that are no longer needed are looked for."""
+    """How often records that are no longer needed are deleted."""
 
     def __post_init__(self) -> None:
-        """Turn every duration into a `timedelta`, refusing what is none."""
+        """Convert every duration to a `timedelta`; raise `ValueError` if one is invalid."""
         least = {
             "visibility_timeout": 5 * SHORTEST_HEARTBEAT,
             "leader_lease": 3 * SHORTEST_HEARTBEAT,
@@ -84,7 +84,7 @@ class MonqueOptions(TypedDict, total=False):
     poll_interval: Duration
     safety_poll_interval: Duration
     max_retries: int
-    """Runs in all, the first one included."""
+    """The number of runs in all, the first one included."""
     base_retry_interval: Duration
     max_backoff_delay: Duration
     retry_jitter: float
@@ -131,7 +131,7 @@ class Options:
 
     @classmethod
     def parse(cls, given: Mapping[str, object]) -> Options:
-        """Check what the user gave; raise `ValueError` with the option, the value and the rule."""
+        """Return the validated options; raise `ValueError` with option, value and rule."""
         known = {known.name for known in fields(cls)}
         for name in given:
             if name not in known:
@@ -149,7 +149,7 @@ class Options:
 
     @property
     def stale_after(self) -> timedelta:
-        """Tell how long this instance may be silent before its jobs count as abandoned."""
+        """Return how long this instance may be silent before its jobs count as abandoned."""
         return STALE_AFTER_HEARTBEATS * self.heartbeat_interval
 
 
@@ -158,7 +158,7 @@ def _bad(name: str, value: object, allowed: str) -> ValueError:
 
 
 def unknown_option(name: object, known: Collection[str]) -> ValueError:
-    """Say that there is no such option, and which one may be meant."""
+    """Return the error of an unknown option, with the closest known name."""
     close = suggestion(name, known)
     hint = f"did you mean {close!r}?" if close else f"known are {', '.join(sorted(known))}"
     return ValueError(f"unknown option {brief_repr(name)}: {hint}")

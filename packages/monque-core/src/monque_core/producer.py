@@ -6,14 +6,13 @@ import logging
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
-from monque_core.clock import ServerClock
+from monque_core.clock import ServerClock, adjust
 from monque_core.durations import check_limit
 from monque_core.errors import MonqueConnectionError
 from monque_core.jobs.draft import Limits, alike, draft_job, draft_schedule
 from monque_core.jobs.rules import check_name, check_unique_key
 from monque_core.log import log
-from monque_core.scheduler.lease import adjust
-from monque_core.store.driver import native_session
+from monque_core.store.handles import native_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -222,15 +221,15 @@ class Producer(ABC):
         clock = self._options.clock
         if not isinstance(clock, ServerClock) or self._store.connectivity.is_lost:
             return False
-        # Of a clock that is only old, one caller's reading is enough for all.
+        # If the reading is only old, one caller reads the clock for all.
         return clock.has_jumped or (clock.is_old and not self._is_reading_clock)
 
     async def _read_clock(self) -> None:
         self._is_reading_clock = True
         try:
             adjust(self._options.clock, await self._store.read_clock())
-        except Exception as error:  # noqa: BLE001  # whatever it is, the job is to be stored
-            # What is about to be stored tells better whether MongoDB is there, and is repeated.
+        except Exception as error:  # noqa: BLE001  # the job must be stored nevertheless
+            # The insert that follows reports an outage, and is retried.
             log(logging.DEBUG, f"the server's clock could not be read: {error}")
         finally:
             self._is_reading_clock = False

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeVar, Unpack, overload
 from monque_core.display import brief_repr
 from monque_core.jobs.rules import check_concurrency, check_name, check_timeout
 from monque_core.scheduler.workers import Worker, check_handler, is_async, needs_arguments
-from monque_core.tasks.definition import TaskOptions, check_options, define
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from monque_core.options import Options
     from monque_core.scheduler.workers import Handler, Middleware
     from monque_core.store.store import Store
-    from monque_core.tasks.definition import Definition
+    from monque_core.tasks.definition import Definition, TaskOptions
 
 H = TypeVar("H", bound="Handler")
 M = TypeVar("M", bound="Middleware")
@@ -125,6 +124,8 @@ class Registration(ABC):
         """
         if inspect.isroutine(collection) or isinstance(collection, type):
             raise needs_arguments("reactive", collection, '"orders", name="invoice"')
+        from monque_core.tasks.definition import check_options, define  # noqa: PLC0415  # slow
+
         check_options(options)
         place = self._store.tasks.place_of(collection)
         definition = define(*place, codec=self._store.codec, **options)

@@ -7,7 +7,7 @@ import typer
 from monque_core.cli import doctor, jobs, local, reactive, schedules, stats, top, worker
 from monque_core.cli.connection import Settings
 from monque_core.cli.examples import examples
-from monque_core.version import installed_version
+from monque_core.version import __version__
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -19,7 +19,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:  # as typer calls it
     if wanted:
-        typer.echo(f"monque {installed_version('monque-core')}")
+        typer.echo(f"monque {__version__}")
         raise typer.Exit
 
 

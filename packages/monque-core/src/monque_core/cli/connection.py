@@ -17,7 +17,6 @@ from monque_core.monque import Monque
 from monque_core.store.driver import Driver
 from monque_core.store.leases import Leases
 from monque_core.store.selection import selected
-from monque_core.store.tasks.planner_state import LEADER
 from monque_core.texts import has_surrogates
 
 if TYPE_CHECKING:
@@ -106,6 +105,8 @@ async def connected(
 
 async def leader_of(db: AsyncDatabase[dict[str, Any]], collection: str) -> str | None:
     """Return the instance that plans reactive tasks at the moment, None if none does."""
+    from monque_core.store.tasks.planner_state import LEADER  # noqa: PLC0415  # slow
+
     lease = await Leases(Driver(db).collection(f"{collection}_meta")).read(LEADER)
     return None if lease is None or lease.is_expired else lease.holder
 

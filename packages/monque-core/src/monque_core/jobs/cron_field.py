@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from croniter import CroniterError, croniter
-
 from monque_core.errors import InvalidCronError
 
 WILDCARDS: Final = ("*", "?")
@@ -104,7 +102,7 @@ def _expand_item(cron: str, kind: FieldKind, item: str) -> set[int]:
     low, high, step = match.group("low", "high", "step")
     if step is not None and int(step) == 0:
         raise InvalidCronError(cron, f"{item!r} in the {name} field has a step of zero")
-    first, last = (0, 7) if kind is FieldKind.WEEKDAY else croniter.RANGES[kind]
+    first, last = _limits(kind)
     if low is not None:
         first = _read_value(cron, kind, low)
         last = last if step is not None else first
@@ -141,7 +139,16 @@ def _spelled_out(values: set[int]) -> list[str]:
     ]
 
 
+def _limits(kind: FieldKind) -> tuple[int, int]:
+    """Return the lowest and the highest value of a field."""
+    from croniter import croniter  # noqa: PLC0415  # slow to import, and only schedules need it
+
+    return (0, 7) if kind is FieldKind.WEEKDAY else croniter.RANGES[kind]
+
+
 def _read_value(cron: str, kind: FieldKind, text: str) -> int:
+    from croniter import CroniterError, croniter  # noqa: PLC0415  # as above
+
     fields = ["*"] * len(FieldKind)
     fields[kind] = text
     try:

@@ -182,7 +182,7 @@ class Engine:
             await self._threads.dismiss()
 
     def hurry(self, seconds: float) -> None:
-        """Let a stop under way wait no longer than so many seconds from now."""
+        """Limit a stop under way to so many seconds from now."""
         deadline = asyncio.get_running_loop().time() + seconds
         if deadline < self._deadline:
             self._deadline = deadline

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
+
+from pymongo.errors import ConnectionFailure, InvalidOperation
 
 from monque_core.options import SHORTEST_HEARTBEAT, STALE_AFTER_HEARTBEATS
 
+if TYPE_CHECKING:
+    from pymongo.errors import PyMongoError
+
+# Not primary any more, shutting down, or interrupted by either.
+_GOING_AWAY_CODES = frozenset({91, 189, 10058, 10107, 11600, 11602, 13435, 13436})
 _SHORTEST_GAP = SHORTEST_HEARTBEAT.total_seconds()
 
 
@@ -81,3 +89,20 @@ def _counts(gap: tuple[float, float], now: float) -> bool:
     """Tell whether a gap can still explain the silence of anyone."""
     length, ended_at = gap
     return now - ended_at < STALE_AFTER_HEARTBEATS * length
+
+
+def is_outage(error: PyMongoError | RuntimeError) -> bool:
+    """Whether an error means that MongoDB could not be reached, or that the server stops."""
+    if isinstance(error, ConnectionFailure):
+        return True
+    if isinstance(error, RuntimeError):
+        # PyMongo was cancelled while it waited for a server, see `store/cancellation.py`.
+        return "Lock is not acquired" in str(error)
+    if isinstance(error, InvalidOperation):
+        # The application closed its client; only the message of the error shows it.
+        return "after close" in str(error)
+    details = getattr(error, "details", None) or {}
+    reported = [details, *details.get("writeConcernErrors", [])]
+    if concern := details.get("writeConcernError"):
+        reported.append(concern)
+    return any(report.get("code") in _GOING_AWAY_CODES for report in reported)

@@ -34,7 +34,8 @@ class InsertBatcher:
 
     async def store(self, job: AnyJob) -> AnyJob:
         """Insert a job, or give the active one that has its key."""
-        # A deadline set by `pymongo.timeout` is the caller's own, and not for others to bear.
+        # A deadline set by `pymongo.timeout` applies to the job of its caller only. PyMongo has no
+        # public way to read it.
         if self._in_place or _csot.get_timeout() is not None:
             return await self._inserts.put(job)
         loop = asyncio.get_running_loop()

@@ -7,26 +7,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from monque_core.clock import ServerTime
 from monque_core.durations import to_milliseconds
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from monque_core.store.driver import Collection, Document
-
-
-@dataclass(frozen=True, slots=True)
-class ServerTime:
-    """What the server's clock showed between two readings of `time.monotonic_ns()`."""
-
-    instant: datetime
-    asked_ns: int
-    answered_ns: int
-
-    @property
-    def took_ns(self) -> int:
-        """Give the nanoseconds in which nobody knows when the clock was read."""
-        return self.answered_ns - self.asked_ns
 
 
 @dataclass(frozen=True, slots=True)

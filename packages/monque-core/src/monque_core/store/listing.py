@@ -11,11 +11,15 @@ from monque_core.jobs.views import JobPage
 from monque_core.store.documents import to_job
 from monque_core.store.indexes import RECURRING
 from monque_core.store.paging import read_page, readable
+from monque_core.store.selection import selected
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from bson import ObjectId
 
     from monque_core.jobs.job import AnyJob
+    from monque_core.jobs.selector import JobSelector
     from monque_core.store.driver import Collection, Document
     from monque_core.store.paging import PageRequest, Start
 
@@ -90,14 +94,20 @@ class JobListing:
         document = await self._collection.find_one({"_id": job_id})
         return None if document is None else to_job(document)
 
-    async def find(self, chosen: Document, order: Order, limit: int, skip: int) -> list[AnyJob]:
-        """Return the chosen jobs in order."""
+    async def find(
+        self, selector: JobSelector, order: Order, limit: int, skip: int, now: datetime
+    ) -> list[AnyJob]:
+        """Return the selected jobs in order."""
+        chosen = selected(selector, now)
         documents = await self._collection.find(chosen, sort=order.keys, limit=limit, skip=skip)
         return readable(documents, to_job)
 
-    async def page(self, chosen: Document, order: Order, request: PageRequest) -> JobPage:
-        """Return a page of the chosen jobs."""
-        sheet = await read_page(_Jobs(self._collection, chosen, order), request)
+    async def page(
+        self, selector: JobSelector, order: Order, request: PageRequest, now: datetime
+    ) -> JobPage:
+        """Return a page of the selected jobs."""
+        rows = _Jobs(self._collection, selected(selector, now), order)
+        sheet = await read_page(rows, request)
         jobs = readable(sheet.rows, to_job)
         return JobPage(jobs, sheet.cursor, sheet.has_next, sheet.has_previous)
 

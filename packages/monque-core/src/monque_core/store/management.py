@@ -12,6 +12,7 @@ from monque_core.errors import JobStateError
 from monque_core.jobs.job import JobStatus
 from monque_core.store import transitions
 from monque_core.store.documents import to_job
+from monque_core.store.selection import selected
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from bson import ObjectId
 
     from monque_core.jobs.job import AnyJob, StatusName
+    from monque_core.jobs.selector import JobSelector
     from monque_core.store.driver import Collection, Document
     from monque_core.store.transitions import Transition
 
@@ -91,7 +93,7 @@ class Management:
         return bool(await self._collection.delete_one({"_id": job_id}))
 
     def cancel_many(
-        self, chosen: Document, now: datetime, *, schedules: bool = False
+        self, selector: JobSelector, now: datetime, *, schedules: bool = False
     ) -> AsyncIterator[int]:
         """Cancel the chosen jobs that are pending; tell of each batch how many.
 
@@ -105,9 +107,11 @@ class Management:
             step = transitions.cancel({"$in": [document["_id"] for document in batch]}, now)
             return await self._collection.update_many(step.filter, step.update)
 
-        return self._in_batches({"$and": [chosen, condition]}, cancel)
+        return self._in_batches({"$and": [selected(selector, now), condition]}, cancel)
 
-    def retry_many(self, chosen: Document, now: datetime, spread: timedelta) -> AsyncIterator[int]:
+    def retry_many(
+        self, selector: JobSelector, now: datetime, spread: timedelta
+    ) -> AsyncIterator[int]:
         """Make the chosen jobs that failed or were cancelled pending; tell of each batch how many.
 
         They become due at random within the time given, for they would all run at once; those that
@@ -136,10 +140,11 @@ class Management:
                 return int(error.details["nModified"])
             return matched
 
-        return self._in_batches({"$and": [chosen, {"status": transitions.RETRYABLE}]}, retry)
+        return self._in_batches(_retryable(selector, now), retry)
 
-    def delete_many(self, chosen: Document) -> AsyncIterator[int]:
+    def delete_many(self, selector: JobSelector, now: datetime) -> AsyncIterator[int]:
         """Delete the chosen jobs; tell of each batch how many."""
+        chosen = selected(selector, now)
 
         async def delete(batch: list[Document]) -> int:
             ids = [document["_id"] for document in batch]
@@ -147,9 +152,9 @@ class Management:
 
         return self._in_batches(chosen, delete)
 
-    async def count_retryable(self, chosen: Document) -> int:
+    async def count_retryable(self, selector: JobSelector, now: datetime) -> int:
         """Count the chosen jobs that failed or were cancelled."""
-        return await self._collection.count({"$and": [chosen, {"status": transitions.RETRYABLE}]})
+        return await self._collection.count(_retryable(selector, now))
 
     async def _write(
         self,
@@ -202,3 +207,7 @@ class Management:
         return await self._collection.find(
             condition, projection={"_id": 1, "uniqueKey": 1}, sort=[("_id", 1)], limit=limit
         )
+
+
+def _retryable(selector: JobSelector, now: datetime) -> Document:
+    return {"$and": [selected(selector, now), {"status": transitions.RETRYABLE}]}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pymongo.errors import PyMongoError
 
+from monque_core.clock import ServerTime
 from monque_core.durations import to_milliseconds
 from monque_core.errors import MonqueConnectionError
 from monque_core.store.driver import Driver
@@ -14,7 +16,7 @@ from monque_core.store.index_maintenance import IndexMaintenance
 from monque_core.store.insert_batcher import InsertBatcher
 from monque_core.store.inserts import Inserts
 from monque_core.store.job_stream import JobStreams
-from monque_core.store.leases import Leases, ServerTime
+from monque_core.store.leases import Leases
 from monque_core.store.lenient_decoding import LenientCollection
 from monque_core.store.listing import JobListing
 from monque_core.store.management import Management
@@ -24,12 +26,12 @@ from monque_core.store.retention import FinishedJobs
 from monque_core.store.schedules import Schedules
 from monque_core.store.stale_jobs import StaleJobs
 from monque_core.store.statistics import JobStatistics
-from monque_core.store.tasks.store import TaskStore
 from monque_core.store.transitions import Owner
 
 if TYPE_CHECKING:
     from monque_core.options import Options
     from monque_core.store.driver import Document
+    from monque_core.store.tasks.store import TaskStore
 
 _MONGODB_6_0_WIRE_VERSION = 17
 _MORE_READINGS = 3
@@ -56,18 +58,24 @@ class Store:
         self.listing = JobListing(jobs)
         self.statistics = JobStatistics(jobs)
         self.control = Management(jobs)
-        meta = self._driver.collection(f"{options.collection_name}_meta")
+        self._meta = meta = self._driver.collection(f"{options.collection_name}_meta")
         retention = options.job_retention
         self.indexes = IndexMaintenance(
             jobs, meta, retention=retention is not None and bool(retention.ages)
         )
         self.leases = Leases(meta)
-        self.tasks = TaskStore(self._driver, meta, self.leases, options)
         self.changes = JobStreams(
             jobs,
             blocking=self._driver.is_blocking,
             socket_timeout=self._driver.socket_timeout,
         )
+
+    @cached_property
+    def tasks(self) -> TaskStore:
+        """The store of reactive tasks; its modules are imported at the first use."""
+        from monque_core.store.tasks.store import TaskStore  # noqa: PLC0415  # slow
+
+        return TaskStore(self._driver, self._meta, self.leases, self._options)
 
     async def prepare(self) -> ServerTime:
         """Check the server, create the indexes, and read the server's clock."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from monque_core.jobs.selector import JobSelector
 from monque_core.monque import Monque
 from monque_core.options import Options
 from monque_core.store.driver import Driver
@@ -34,7 +36,7 @@ async def read(database: object, *, in_place: bool) -> list[AnyJob]:
         raise TypeError(f"the assertions about a {type(database).__name__} are in {module}")
     handle = Driver(database, in_place=in_place)
     listing = JobListing(handle.collection(Options.collection_name))
-    return await listing.find({}, _OLDEST_FIRST, ALL, 0)
+    return await listing.find(JobSelector(), _OLDEST_FIRST, ALL, 0, datetime.now(UTC))
 
 
 def still_active(jobs: Sequence[AnyJob], patience: Duration) -> str:
