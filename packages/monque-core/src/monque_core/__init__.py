@@ -20,6 +20,7 @@ from monque_core.errors import (
 )
 from monque_core.jobs.backoff import backoff_delay
 from monque_core.jobs.cron import next_cron_run
+from monque_core.jobs.draft import EnqueueManyOptions, EnqueueOptions
 from monque_core.jobs.job import Job, JobStatus
 from monque_core.jobs.selector import JobSelector
 from monque_core.jobs.views import JobPage, QueueStats, QueueView, QueueWorker
@@ -33,6 +34,8 @@ from monque_core.sync.monque import SyncMonque
 __all__ = [
     "AggregationTimeoutError",
     "Clock",
+    "EnqueueManyOptions",
+    "EnqueueOptions",
     "InvalidCronError",
     "InvalidCursorError",
     "InvalidJobError",

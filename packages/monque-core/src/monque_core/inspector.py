@@ -7,12 +7,13 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from monque_core.display import brief_repr
+from monque_core.errors import InvalidJobError
 from monque_core.jobs.cursor import Cursor
-from monque_core.jobs.rules import check_id, check_name, check_whole_number
 from monque_core.jobs.selector import JobSelector, check_selector
 from monque_core.jobs.views import JobPage, QueueStats, QueueView, QueueWorker
 from monque_core.store.listing import Order, SortName
 from monque_core.store.selection import selected
+from monque_core.validation import check_id, check_name, check_whole_number
 
 if TYPE_CHECKING:
     from bson import ObjectId
@@ -62,8 +63,8 @@ class Inspector(ABC):
     ) -> list[AnyJob]:
         """Return jobs, the newest first, optionally of one name or status."""
         chosen = self._selected(JobSelector(name, status))
-        check_whole_number(limit, field="limit", least=1)
-        check_whole_number(skip, field="skip", least=0)
+        check_whole_number("limit", limit, least=1, error=InvalidJobError)
+        check_whole_number("skip", skip, least=0, error=InvalidJobError)
         await self.initialize()
         return await self._store.listing.find(chosen, _NEWEST_FIRST, limit, skip)
 
@@ -85,7 +86,7 @@ class Inspector(ABC):
         order = _order(sort)
         if direction not in ("forward", "backward"):
             raise ValueError(f"direction={brief_repr(direction)} must be 'forward' or 'backward'")
-        check_whole_number(limit, field="limit", least=1)
+        check_whole_number("limit", limit, least=1, error=InvalidJobError)
         selector = JobSelector() if filter is None else check_selector(filter)
         list_id = f"{sort} {selector.identity}"
         known = None if cursor is None else Cursor.decode(cursor, list_id)

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Literal
 
 from monque_core.display import brief_repr
-from monque_core.errors import MonqueError
-from monque_core.jobs.rules import check_name, check_whole_number
+from monque_core.errors import InvalidJobError, MonqueError
 from monque_core.tasks.selector import TaskSelector, check_storable_id
+from monque_core.validation import check_name, check_whole_number
 
 if TYPE_CHECKING:
     from monque_core.options import Options
@@ -45,7 +45,7 @@ class ReactiveAdmin(ABC):
         cursor of a page for the one after or before it.
         """
         selector = self._selector(name, collection, status, source_id, error)
-        check_whole_number(limit, field="limit", least=1)
+        check_whole_number("limit", limit, least=1, error=InvalidJobError)
         if direction not in ("forward", "backward"):
             raise ValueError(f"direction={brief_repr(direction)} must be 'forward' or 'backward'")
         await self.initialize()

@@ -12,6 +12,7 @@ from bson import ObjectId
 from pymongo import UpdateMany
 from pymongo.errors import DuplicateKeyError, WriteError
 
+from monque_core.jobs.fields import COPIED
 from monque_core.jobs.job import AnyJob, Job, JobStatus
 from monque_core.jobs.outcome import (
     Completed,
@@ -265,20 +266,17 @@ def _is_anothers_doing(settlement: Settlement, state: Document) -> bool:
 
 
 def _failed_copy(job: AnyJob, data: object, reason: str | None, now: datetime) -> AnyJob:
+    """Return the failed job that is left behind for one occurrence of a schedule."""
+    copied = {name: getattr(job, name) for name in COPIED}
     return Job(
+        **copied,
         id=_occurrence_id(job),
-        name=job.name,
         data=data,
         status=JobStatus.FAILED,
-        next_run_at=job.next_run_at,
         created_at=now,
         updated_at=now,
         fail_count=job.fail_count + 1,
         fail_reason=reason,
-        claim_token=job.claim_token,
-        priority=job.priority,
-        max_retries=job.max_retries,
-        timeout=job.timeout,
     )
 
 

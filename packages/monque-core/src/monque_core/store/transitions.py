@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from monque_core.jobs.fields import CLEARED
 from monque_core.jobs.job import JobStatus
 from monque_core.jobs.outcome import (
     Advanced,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 CANCELLABLE: Final[Document] = {"$in": [JobStatus.PENDING]}
 RETRYABLE: Final[Document] = {"$in": [JobStatus.FAILED, JobStatus.CANCELLED]}
 CLAIM_ORDER: Final = [("priority", -1), ("nextRunAt", 1)]
-_CLAIM_FIELDS: Final = ("lockedAt", "claimedBy", "lastHeartbeat", "heartbeatInterval")
+_CLAIM_FIELDS: Final = tuple(field.key for field in CLEARED if field.cleared_by == "end of claim")
 _DROP_CLAIM: Final = dict.fromkeys(_CLAIM_FIELDS, "")
 _DROP_CLAIM_AND_REASON: Final = {**_DROP_CLAIM, "failReason": ""}
 _DROP_CLAIM_AND_TOKEN: Final = {**_DROP_CLAIM, "claimToken": ""}
@@ -272,27 +273,22 @@ def retry(job_id: object, now: datetime, spread: timedelta = timedelta(0)) -> Tr
                     "updatedAt": now,
                 }
             },
-            {"$unset": ["claims", "failReason", *_DROP_CLAIM_AND_TOKEN]},
+            {"$unset": [field.key for field in CLEARED]},
         ],
     )
 
 
 def retried(job: AnyJob, now: datetime) -> AnyJob:
-    """Give a job as `retry` leaves it."""
+    """Return a job as `retry` leaves it."""
     is_cancelled = job.status == JobStatus.CANCELLED
+    cleared = {field.name: field.default for field in CLEARED}
     return replace(
         job,
         status=JobStatus.PENDING,
         next_run_at=max(now, job.next_run_at) if is_cancelled else now,
         updated_at=now,
         fail_count=0,
-        fail_reason=None,
-        claims=0,
-        locked_at=None,
-        claimed_by=None,
-        last_heartbeat=None,
-        heartbeat_interval=None,
-        claim_token=None,
+        **cleared,
     )
 
 

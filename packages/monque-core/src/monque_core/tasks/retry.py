@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from monque_core.clock import truncate
 from monque_core.durations import Duration, to_timedelta
 from monque_core.jobs.cron import check_cron, next_cron_run
-from monque_core.tasks.rules import (
+from monque_core.validation import (
     MILLISECOND,
     check_duration,
     check_factor,
