@@ -30,7 +30,7 @@ from monque_core import (
     reactive,
 )
 from monque_core.cli.app import app
-from monque_core.jobs.rules import check_max_retries
+from monque_core.jobs.fields import check_max_retries
 from monque_core.options import Options
 from monque_core.store.documents import to_document, to_job
 from monque_core.store.indexes import job_indexes, meta_indexes

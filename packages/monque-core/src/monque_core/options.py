@@ -13,7 +13,7 @@ from monque_core.durations import Duration, to_timedelta
 from monque_core.texts import is_collection_name, is_text
 from monque_core.validation import (
     MILLISECOND,
-    check_duration,
+    check_exact_duration,
     check_flag,
     check_number,
     check_whole_number,
@@ -45,8 +45,10 @@ class JobRetention:
         for name in ("completed", "failed", "cancelled"):
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, check_duration(f"job_retention.{name}", value))
-        interval = check_duration("job_retention.interval", self.interval, least=SHORTEST_HEARTBEAT)
+                object.__setattr__(self, name, check_exact_duration(f"job_retention.{name}", value))
+        interval = check_exact_duration(
+            "job_retention.interval", self.interval, least=SHORTEST_HEARTBEAT
+        )
         object.__setattr__(self, "interval", interval)
 
     @property
@@ -81,7 +83,7 @@ class ReactiveOptions:
         }
         for name, shortest in least.items():
             given = getattr(self, name)
-            checked = check_duration(f"reactive_options.{name}", given, least=shortest)
+            checked = check_exact_duration(f"reactive_options.{name}", given, least=shortest)
             object.__setattr__(self, name, checked)
         check_whole_number("reactive_options.flush_size", self.flush_size, least=1, most=None)
 
@@ -163,11 +165,11 @@ class Options:
 
 
 def _positive_duration(name: str, value: object) -> timedelta:
-    return check_duration(name, value, least=MILLISECOND)
+    return check_exact_duration(name, value, least=MILLISECOND)
 
 
 def _heartbeat(name: str, value: object) -> timedelta:
-    return check_duration(name, value, least=SHORTEST_HEARTBEAT)
+    return check_exact_duration(name, value, least=SHORTEST_HEARTBEAT)
 
 
 def _count(name: str, value: object) -> int:
@@ -239,7 +241,7 @@ _CHECKS = {
     "base_retry_interval": _positive_duration,
     "max_backoff_delay": _positive_duration,
     "retry_jitter": _share,
-    "shutdown_timeout": check_duration,
+    "shutdown_timeout": check_exact_duration,
     "worker_concurrency": _count,
     "instance_concurrency": _optional_count,
     "lock_timeout": _positive_duration,
@@ -249,7 +251,7 @@ _CHECKS = {
     "job_retention": _retention,
     "skip_index_creation": check_flag,
     "max_payload_size": _optional_count,
-    "stats_cache_ttl": check_duration,
+    "stats_cache_ttl": check_exact_duration,
     "reactive_options": _reactive_options,
     "clock": _clock,
 }

@@ -26,7 +26,7 @@ from monque_core.jobs.field_kinds import (
 from monque_core.jobs.job import Job
 from monque_core.validation import (
     MILLISECOND,
-    check_duration,
+    check_exact_duration,
     check_text,
     check_whole_number,
 )
@@ -69,7 +69,7 @@ def check_timeout(timeout: object) -> timedelta | None:
     """Return the time limit of one run, None for the limit of the worker."""
     if timeout is None:
         return None
-    return check_duration("timeout", timeout, least=MILLISECOND, error=InvalidJobError)
+    return check_exact_duration("timeout", timeout, least=MILLISECOND, error=InvalidJobError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from monque_core.display import brief_repr
+from monque_core.durations import to_timedelta
 from monque_core.errors import InvalidJobError
 from monque_core.jobs.job import JobStatus, StatusName
 from monque_core.validation import (
     check_aware,
     check_choice,
-    check_exact_duration,
     check_name,
     refusal,
 )
@@ -98,7 +98,14 @@ def _limit(field: str, value: object) -> datetime | timedelta | None:
         return None
     if isinstance(value, datetime):
         return check_aware(value, field=field)
-    return check_exact_duration(field, value, error=InvalidJobError)
+    expected = "an aware datetime, or an age that is not negative, in seconds or as a timedelta"
+    try:
+        age = to_timedelta(value)
+    except ValueError as problem:
+        raise refusal(field, value, f"{expected}; this {problem}", error=InvalidJobError) from None
+    if age < timedelta(0):
+        raise refusal(field, value, expected, error=InvalidJobError)
+    return age
 
 
 def _as_of(now: datetime, limit: datetime | timedelta | None) -> datetime | None:
