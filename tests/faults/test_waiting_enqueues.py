@@ -90,4 +90,4 @@ async def test_a_group_that_nobody_waits_for_any_more_is_called_off(
 
 
 def _writers() -> int:
-    return sum(task.get_name() == "monque-arrivals" for task in asyncio.all_tasks())
+    return sum(task.get_name() == "monque-insert-batch" for task in asyncio.all_tasks())

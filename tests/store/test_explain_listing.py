@@ -12,8 +12,7 @@ from pymongo import AsyncMongoClient
 
 from monque_core import JobSelector
 from monque_core.jobs.cursor import Cursor, Place
-from monque_core.store.listing import Order
-from monque_core.store.selection import selected
+from monque_core.store.listing import Order, selected
 from tests.support.plans import Plans, assert_sorted_by_the_index, assert_tight, crowded
 from tests.support.samples import NOW
 from tests.support.stores import open_store

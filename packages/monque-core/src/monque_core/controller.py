@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from monque_core import events
 from monque_core.jobs.selector import check_selector
-from monque_core.store.selection import selected
+from monque_core.store.listing import selected
 from monque_core.validation import check_aware, check_id
 
 if TYPE_CHECKING:

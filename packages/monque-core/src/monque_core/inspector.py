@@ -11,8 +11,7 @@ from monque_core.errors import InvalidJobError
 from monque_core.jobs.cursor import Cursor
 from monque_core.jobs.selector import JobSelector, check_selector
 from monque_core.jobs.views import JobPage, QueueStats, QueueView, QueueWorker
-from monque_core.store.listing import Order, SortName
-from monque_core.store.selection import selected
+from monque_core.store.listing import Order, SortName, selected
 from monque_core.validation import check_id, check_name, check_whole_number
 
 if TYPE_CHECKING:

@@ -1,10 +1,12 @@
-"""The job document: camelCase in MongoDB, `Job` in Python."""
+"""Job documents: camelCase in MongoDB, `Job` in Python."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import bson
 from bson import ObjectId
+from bson.raw_bson import RawBSONDocument
 
 from monque_core.errors import InvalidJobError, MonqueError
 from monque_core.jobs.cron import check_cron
@@ -15,8 +17,13 @@ from monque_core.store.lenient_decoding import Undecodable, undecodable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from bson.codec_options import CodecOptions
+
     from monque_core.store.driver import Document
 
+_SIZE_BYTES = 4
+_ID = b"\x07_id\x00"
+"""What BSON has before the twelve bytes of an ObjectId called `_id`."""
 _READERS: Final = {field.key: (field.name, field.kind.exact, field.kind.read) for field in FIELDS}
 _REQUIRED: Final = {field.name: field.key for field in FIELDS if field.is_required}
 _REQUIRED_NAMES: Final = frozenset(_REQUIRED)
@@ -94,6 +101,26 @@ def _complete(values: dict[str, Any]) -> None:
     for name, key in _REQUIRED.items():
         if name not in values:
             raise unreadable(key, None, job_id)
+
+
+class BulkEncoder:
+    """Encodes many jobs that differ in their ids and data only; the rest is encoded once."""
+
+    def __init__(self, job: AnyJob, codec: CodecOptions[Any]) -> None:
+        self._codec = codec
+        shared = to_document(job)
+        del shared["_id"], shared["data"]
+        self._shared = bson.encode(shared, codec_options=codec)[_SIZE_BYTES:-1]
+        self._size = len(_ID) + len(job.id.binary) + len(self._shared)
+
+    def document(self, job: AnyJob) -> RawBSONDocument:
+        """Return the document of one of the jobs, encoded as the driver sends it."""
+        data = bson.encode({"data": job.data}, codec_options=self._codec)
+        size = (self._size + len(data)).to_bytes(_SIZE_BYTES, "little")
+        # The data comes last: its encoding ends with the byte that ends the document.
+        return RawBSONDocument(
+            b"".join((size, _ID, job.id.binary, self._shared, data[_SIZE_BYTES:]))
+        )
 
 
 def unreadable(field: str, value: object, job_id: object) -> InvalidJobError:

@@ -1,4 +1,4 @@
-"""Reading jobs, one by one and page by page."""
+"""Reading jobs, one by one and page by page, and the filter of a selector."""
 
 from __future__ import annotations
 
@@ -12,25 +12,42 @@ from monque_core.jobs.job import JobStatus
 from monque_core.log import log
 from monque_core.store import paging
 from monque_core.store.documents import to_job
+from monque_core.store.expressions import one_of
 from monque_core.store.indexes import RECURRING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from bson import ObjectId
 
     from monque_core.jobs.job import AnyJob
+    from monque_core.jobs.selector import JobSelector
     from monque_core.store.driver import Collection, Document
     from monque_core.store.paging import Sheet, Start
 
 SortName: TypeAlias = Literal["created_at", "updated_at", "next_run_at"]
 
-# An id grows with the time it was made, and has an index of its own.
+# Ids grow with the time of creation, and always have an index.
 _FIELDS: Final[dict[SortName, str]] = {
     "created_at": "_id",
     "updated_at": "updatedAt",
     "next_run_at": "nextRunAt",
 }
+
+
+def selected(selector: JobSelector, now: datetime) -> Document:
+    """Match the jobs that a selector chooses."""
+    chosen: Document = {}
+    if selector.name is not None:
+        chosen["name"] = selector.name
+    if selector.statuses is not None:
+        chosen["status"] = one_of(selector.statuses)
+    before, after = selector.created_before(now), selector.created_after(now)
+    created = {"$lt": before, "$gt": after}
+    if before is not None or after is not None:
+        chosen["createdAt"] = {operator: at for operator, at in created.items() if at is not None}
+    return chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,23 +59,23 @@ class Order:
 
     @property
     def reversed(self) -> Order:
-        """Give the same order from the other end."""
+        """Return the same order from the other end."""
         return Order(self.by, not self.descending)
 
     @property
     def keys(self) -> list[tuple[str, int]]:
-        """Give the fields and directions to sort by; the id decides between equals."""
+        """Return the fields and directions to sort by; the id is the tie-breaker."""
         direction = -1 if self.descending else 1
         field = _FIELDS[self.by]
         return [(field, direction)] if field == "_id" else [(field, direction), ("_id", direction)]
 
     def place(self, document: Document) -> Place:
-        """Give the place of a document."""
+        """Return the place of a document."""
         return Place(document.get(_FIELDS[self.by]), document["_id"])
 
     @property
     def sortable(self) -> Document:
-        """Match what has a place in this order: values of other types compare with nothing."""
+        """Match documents that have a place in this order: other types do not compare."""
         ours: Document = {"_id": {"$type": "objectId"}}
         field = _FIELDS[self.by]
         if field == "_id":
@@ -77,7 +94,7 @@ class Order:
             return {"_id": {later: place.id}}
         among_equals = {field: {"$eq": place.value}, "_id": {later: place.id}}
         if place.value is None:
-            # Nothing sorts before what is missing, and comparing with it would match nothing.
+            # A missing value sorts first, and a comparison with it matches nothing.
             return {"$or": [among_equals] + ([] if self.descending else [{field: {"$ne": None}}])}
         missing = [{field: None}] if self.descending else []
         return {"$or": [{field: {later: place.value}}, among_equals, *missing]}
@@ -85,7 +102,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Jobs that follow each other in an order, their places, and what is beyond them."""
+    """Consecutive jobs, their cursor, and whether there are others."""
 
     jobs: list[AnyJob]
     cursor: Cursor | None
@@ -94,36 +111,36 @@ class Page:
 
 
 class JobListing:
-    """The jobs collection as a list to look at."""
+    """Reads the jobs collection."""
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
 
     async def get(self, job_id: ObjectId) -> AnyJob | None:
-        """Read one job."""
+        """Return one job."""
         document = await self._collection.find_one({"_id": job_id})
         return None if document is None else to_job(document)
 
     async def find(self, chosen: Document, order: Order, limit: int, skip: int) -> list[AnyJob]:
-        """Read the chosen jobs in order."""
+        """Return the chosen jobs in order."""
         documents = await self._collection.find(chosen, sort=order.keys, limit=limit, skip=skip)
         return _readable(documents)
 
     async def page_after(
         self, chosen: Document, order: Order, cursor: Cursor | None, limit: int
     ) -> Page:
-        """Read what comes after the page of a cursor, or the first page."""
+        """Return what comes after the page of a cursor, or the first page."""
         return _page(await paging.page_after(self._rows(chosen, order), cursor, limit))
 
     async def page_before(self, chosen: Document, order: Order, cursor: Cursor, limit: int) -> Page:
-        """Read what comes before the page of a cursor."""
+        """Return what comes before the page of a cursor."""
         return _page(await paging.page_before(self._rows(chosen, order), cursor, limit))
 
     def _rows(self, chosen: Document, order: Order) -> _Jobs:
         return _Jobs(self._collection, chosen, order)
 
     async def schedules(self, name: str | None) -> list[AnyJob]:
-        """Read the recurring jobs, of one name or all."""
+        """Return the recurring jobs of one name, or all."""
         chosen: Document = {} if name is None else {"name": name}
         documents = await self._collection.find(
             {**RECURRING, **chosen, "status": {"$in": list(JobStatus.ACTIVE)}},
@@ -133,7 +150,7 @@ class JobListing:
 
 
 class _Jobs:
-    """The chosen jobs in order."""
+    """The rows of a paged list: the chosen jobs in order."""
 
     def __init__(self, collection: Collection, chosen: Document, order: Order) -> None:
         self._collection = collection

@@ -1,4 +1,4 @@
-"""Going through an ordered list page by page, in both directions."""
+"""Paging through an ordered list in both directions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where to begin reading: at a place, or right after it."""
+    """Where to start reading: at a place, or right after it."""
 
     place: Place
     inclusive: bool
@@ -25,21 +25,21 @@ class Rows(Protocol[T]):
     """An ordered list that can be read from any place, forwards or backwards."""
 
     async def read(self, start: Start | None, limit: int, *, backwards: bool) -> list[T]:
-        """Read the rows that follow; backwards, in reverse order."""
+        """Return the rows that follow; backwards, in reverse order."""
         ...
 
     async def has_any(self, start: Start, *, backwards: bool) -> bool:
-        """Tell whether any row follows."""
+        """Whether any row follows."""
         ...
 
     def place(self, row: T) -> Place:
-        """Give the place of a row."""
+        """Return the place of a row."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Sheet(Generic[T]):
-    """Rows that follow each other, their places, and whether there are more beyond them."""
+    """Consecutive rows, their cursor, and whether there are others."""
 
     rows: Sequence[T]
     cursor: Cursor | None
@@ -48,7 +48,7 @@ class Sheet(Generic[T]):
 
 
 async def page_after(rows: Rows[T], cursor: Cursor | None, limit: int) -> Sheet[T]:
-    """Read what comes after the page of a cursor, or the first page."""
+    """Return what comes after the page of a cursor, or the first page."""
     start = None
     if cursor is not None:
         is_begin = cursor.edge == "begin"
@@ -67,7 +67,7 @@ async def page_after(rows: Rows[T], cursor: Cursor | None, limit: int) -> Sheet[
 
 
 async def page_before(rows: Rows[T], cursor: Cursor, limit: int) -> Sheet[T]:
-    """Read what comes before the page of a cursor."""
+    """Return what comes before the page of a cursor."""
     is_end = cursor.edge == "end"
     start = Start(cursor.last if is_end else cursor.first, inclusive=is_end)
     found = await rows.read(start, limit + 1, backwards=True)
