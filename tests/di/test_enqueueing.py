@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import pytest
 
 from monque_core import InvalidJobError, Job, Monque, MonqueError
-from monque_di import EnqueueOptions, JobHandler, cron, job, job_controller, lifespan
+from monque_di import JobHandler, cron, job, job_controller, lifespan
 from monque_di.enqueueing import job_name
 from tests.support.applications import application
 from tests.support.polling import NO_POLLS
@@ -38,20 +37,6 @@ class Billing:
 
     @cron("0 0 1 * *", name="close-month")
     async def close_month(self, job: Job[None]) -> None: ...
-
-
-def test_the_options_are_those_of_the_core() -> None:
-    keywords = {
-        name: parameter.annotation
-        for name, parameter in inspect.signature(Monque.enqueue).parameters.items()
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-    }
-    written = {name: hint.__forward_arg__ for name, hint in EnqueueOptions.__annotations__.items()}
-    duration = "float | timedelta"
-    assert written == {
-        name: annotation.replace("Duration", duration) for name, annotation in keywords.items()
-    }
-    assert EnqueueOptions.__required_keys__ == frozenset()
 
 
 async def test_a_class_stores_its_jobs_through_the_service_and_through_monque(db: DB) -> None:

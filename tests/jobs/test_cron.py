@@ -626,7 +626,7 @@ class TestRefusals:
 
     def test_after_must_be_aware(self) -> None:
         naive = datetime(2026, 1, 1)
-        with pytest.raises(InvalidJobError, match=r"make it aware, for example datetime\.now") as e:
+        with pytest.raises(InvalidJobError, match=r"aware datetime, such as datetime\.now") as e:
             next_cron_run("0 9 * * *", naive)
         assert (e.value.field, e.value.value) == ("after", naive)
 

@@ -120,7 +120,7 @@ class TestGet:
 
     async def test_says_what_is_wrong_with_a_document(self, db: Db, store: Store) -> None:
         job_id = (await jobs_in(db).insert_one({"name": "a", "status": "pending"})).inserted_id
-        with pytest.raises(InvalidJobError, match="next_run_at is missing"):
+        with pytest.raises(InvalidJobError, match="nextRunAt is missing"):
             await store.listing.get(job_id)
 
 

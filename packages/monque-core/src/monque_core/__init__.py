@@ -36,6 +36,7 @@ from monque_core.errors import (
 )
 from monque_core.jobs.backoff import backoff_delay
 from monque_core.jobs.cron import next_cron_run
+from monque_core.jobs.draft import EnqueueManyOptions, EnqueueOptions
 from monque_core.jobs.job import Job, JobStatus
 from monque_core.jobs.retry import Cron, Exponential, Fixed, Linear, Retry, Series
 from monque_core.jobs.selector import JobSelector
@@ -56,6 +57,8 @@ __all__ = [
     "AggregationTimeoutError",
     "Clock",
     "Cron",
+    "EnqueueManyOptions",
+    "EnqueueOptions",
     "Exponential",
     "Fixed",
     "InvalidCronError",

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from monque_core import events
-from monque_core.jobs.rules import check_aware, check_id
 from monque_core.jobs.selector import check_selector
+from monque_core.validation import check_aware, check_id
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence

@@ -6,8 +6,6 @@ import math
 from datetime import timedelta
 from typing import TypeAlias, TypeGuard
 
-from monque_core.display import brief_repr
-
 Duration: TypeAlias = int | float | timedelta
 
 _LONGEST = timedelta(days=365 * 1000)
@@ -35,17 +33,6 @@ def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def check_limit(timeout: object) -> timedelta:
-    """Return a timeout, which may be zero; raise `ValueError` if it is invalid."""
-    try:
-        limit = to_timedelta(timeout)
-    except ValueError as error:
-        raise ValueError(f"timeout={brief_repr(timeout)} {error}") from None
-    if limit.total_seconds() < 0:
-        raise ValueError(f"timeout={brief_repr(timeout)} is negative")
-    return limit
-
-
 def to_milliseconds(duration: timedelta) -> int:
-    """Return whole milliseconds, at least one."""
+    """Return a duration in whole milliseconds, at least one."""
     return max(1, duration // timedelta(milliseconds=1))

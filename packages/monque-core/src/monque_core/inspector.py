@@ -7,11 +7,12 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, cast, get_args
 
 from monque_core.display import brief_repr
-from monque_core.jobs.rules import check_id, check_name, check_whole_number
+from monque_core.errors import InvalidJobError
 from monque_core.jobs.selector import JobSelector, check_selector
 from monque_core.jobs.views import QueueStats, QueueView, QueueWorker
 from monque_core.store.listing import Order, SortName
 from monque_core.store.paging import PageRequest
+from monque_core.validation import check_id, check_name, check_whole_number
 
 if TYPE_CHECKING:
     from bson import ObjectId
@@ -63,8 +64,8 @@ class Inspector(ABC):
     ) -> list[AnyJob]:
         """Return jobs, the newest first, optionally of one name or status."""
         selector = JobSelector(name, status)
-        check_whole_number(limit, field="limit", least=1)
-        check_whole_number(skip, field="skip", least=0)
+        check_whole_number("limit", limit, least=1, error=InvalidJobError)
+        check_whole_number("skip", skip, least=0, error=InvalidJobError)
         await self.initialize()
         now = self._options.clock.now()
         return await self._store.listing.find(selector, _NEWEST_FIRST, limit, skip, now)

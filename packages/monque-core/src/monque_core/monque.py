@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from monque_core.clock import adjust
 from monque_core.controller import Controller
-from monque_core.durations import check_limit
 from monque_core.emitter import IsolatingEmitter
 from monque_core.inspector import Inspector
 from monque_core.jobs.draft import Limits
@@ -31,6 +30,7 @@ from monque_core.scheduler.wakeups import Wakeups
 from monque_core.scheduler.workers import Workers
 from monque_core.signals import on_first_signal_async
 from monque_core.store.store import Store
+from monque_core.validation import check_time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,7 +132,7 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, Registration, Isola
         The timeout is in seconds or a `timedelta`, `shutdown_timeout` by default. Calls that
         overlap all wait for the same stop, and the shortest of their timeouts counts.
         """
-        limit = self._options.shutdown_timeout if timeout is None else check_limit(timeout)
+        limit = self._options.shutdown_timeout if timeout is None else check_time_limit(timeout)
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(limit.total_seconds()))
         elif self._engine is not None:
@@ -173,7 +173,7 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, Registration, Isola
         """
         deadline = None
         if timeout is not None:
-            deadline = asyncio.get_running_loop().time() + check_limit(timeout).total_seconds()
+            deadline = asyncio.get_running_loop().time() + check_time_limit(timeout).total_seconds()
         async with asyncio.timeout_at(deadline):
             engine, is_new = await self._start()
         try:

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from monque_core.errors import MonqueError
-from monque_core.jobs.rules import check_name
 from monque_core.store.paging import PageRequest
+from monque_core.validation import check_name
 
 if TYPE_CHECKING:
     from monque_core.options import Options

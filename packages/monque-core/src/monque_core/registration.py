@@ -7,8 +7,10 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeVar, Unpack, overload
 
 from monque_core.display import brief_repr
-from monque_core.jobs.rules import check_concurrency, check_name, check_timeout
+from monque_core.errors import InvalidJobError
+from monque_core.jobs.fields import check_timeout
 from monque_core.scheduler.workers import Worker, check_handler, is_async, needs_arguments
+from monque_core.validation import check_name, check_whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -156,7 +158,7 @@ class Registration(ABC):
     ) -> Callable[[Handler], Worker]:
         slots = self._options.worker_concurrency
         if concurrency is not None:
-            slots = check_concurrency(concurrency)
+            slots = check_whole_number("concurrency", concurrency, least=1, error=InvalidJobError)
         limit = check_timeout(timeout)
 
         def make_worker(handler: Handler) -> Worker:

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from monque_di.metadata import ClassMarks, name_in
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
     from typing import Unpack
 
-    from monque_core import Job, Monque
+    from monque_core import EnqueueOptions, Job, Monque
     from monque_di.service import MonqueService
 
     Queue: TypeAlias = Monque | MonqueService
 
 D = TypeVar("D")
-
-
-class EnqueueOptions(TypedDict, total=False):
-    """The keyword arguments of `Monque.enqueue`; durations are seconds or `timedelta`."""
-
-    run_at: datetime | None
-    delay: float | timedelta | None
-    unique_key: str | None
-    priority: int
-    max_retries: int | None
-    """Runs in all, the first one included."""
-    timeout: float | timedelta | None
-    session: object
 
 
 class JobName:

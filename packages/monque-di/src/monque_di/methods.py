@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Unpack
 
-    from monque_core import Job
-    from monque_di.enqueueing import EnqueueOptions, Queue
+    from monque_core import EnqueueOptions, Job
+    from monque_di.enqueueing import Queue
 
 D = TypeVar("D")
 R = TypeVar("R")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from monque_core import JobRetention, MonqueOptions
-from monque_core.options import check_flag, unknown_option
+from monque_core.validation import check_flag, unknown_option
 
 _OWN = ("enabled", "process_jobs")
 

@@ -13,8 +13,9 @@ from monque_core.cli.exit_codes import REFUSED
 from monque_core.cli.output import ask, print_json, say
 from monque_core.errors import JobStateError
 from monque_core.events import JOB_CANCELLED
+from monque_core.jobs.draft import resolve_run_at
 from monque_core.jobs.job import JobStatus
-from monque_core.jobs.rules import check_id, resolve_run_at
+from monque_core.validation import check_id
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence

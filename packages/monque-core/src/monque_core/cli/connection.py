@@ -16,7 +16,7 @@ from monque_core.display import brief_repr
 from monque_core.monque import Monque
 from monque_core.store.driver import Driver
 from monque_core.store.leases import Leases
-from monque_core.store.selection import selected
+from monque_core.store.listing import selected
 from monque_core.texts import has_surrogates
 
 if TYPE_CHECKING:

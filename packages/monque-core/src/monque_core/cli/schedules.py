@@ -1,7 +1,7 @@
 """Adding work: `monque enqueue`, `schedule`, `schedules`, `unschedule`."""
 
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,9 @@ from monque_core.cli.payloads import read_payload
 from monque_core.cli.tables import Fit, print_table
 from monque_core.display import escape
 from monque_core.jobs.job import AnyJob, JobStatus
+
+if TYPE_CHECKING:
+    from monque_core.jobs.draft import EnqueueOptions
 
 UNCLAIMED_AFTER = timedelta(minutes=1)
 _FIT = Fit(optional=("NEXT RUN", "TIMEZONE"), elastic={"NAME": 12, "KEY": 12})
@@ -74,7 +77,7 @@ def enqueue(
     """Store a job, to be run at once or later."""
     if delay is not None and run_at is not None:
         raise typer.BadParameter("give --delay or --run-at, not both")
-    wanted: dict[str, Any] = {
+    wanted: EnqueueOptions = {
         "delay": delay,
         "run_at": run_at,
         "unique_key": unique_key,

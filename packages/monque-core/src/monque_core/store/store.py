@@ -1,4 +1,4 @@
-"""Everything monque keeps in MongoDB, behind one door."""
+"""The collections of one instance, and the check of the server at startup."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from monque_core.store.job_stream import JobStreams
 from monque_core.store.leases import Leases
 from monque_core.store.lenient_decoding import LenientCollection
 from monque_core.store.listing import JobListing
-from monque_core.store.management import Management
+from monque_core.store.management import FinishedJobs, Management
 from monque_core.store.outcomes import Outcomes
 from monque_core.store.queue import JobQueue
-from monque_core.store.retention import FinishedJobs
 from monque_core.store.schedules import Schedules
 from monque_core.store.stale_jobs import StaleJobs
 from monque_core.store.statistics import JobStatistics
@@ -39,7 +38,7 @@ _QUICK_READING_NS = 50_000_000
 
 
 class Store:
-    """The collections of one instance."""
+    """One object per purpose on the collections of an instance."""
 
     def __init__(self, database: object, options: Options, *, in_place: bool = False) -> None:
         self._driver = Driver(database, in_place=in_place)
@@ -80,11 +79,11 @@ class Store:
     async def prepare(self) -> ServerTime:
         """Check the server, create the indexes, and read the server's clock."""
         try:
-            # The first command opens the connection, and would spoil the reading of the clock.
+            # The first command opens the connection, which would falsify the reading of the clock.
             await self._driver.command("ping")
             hello, server_time = await self._hello()
             for _ in range(_MORE_READINGS):
-                # It may be off by half of what it took, and everything stored by it.
+                # A reading may be off by half of the time that it took.
                 if server_time.took_ns <= _QUICK_READING_NS:
                     break
                 again = await self.read_clock()
@@ -107,7 +106,7 @@ class Store:
         try:
             await self._driver.ping(seconds)
         except PyMongoError as error:
-            raise MonqueConnectionError(f"MongoDB refuses a ping: {error}") from error
+            raise MonqueConnectionError(f"MongoDB does not answer a ping: {error}") from error
 
     async def read_clock(self) -> ServerTime:
         """Read the server's clock."""
@@ -129,5 +128,5 @@ class Store:
         return self._driver.fault
 
     async def dismiss_threads(self) -> None:
-        """End the threads that a blocking handle needed."""
+        """End the threads that a blocking handle has used."""
         await self._driver.dismiss_threads()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from monque_core.display import brief_repr
 from monque_core.durations import to_timedelta
-from monque_core.jobs.rules import check_aware
+from monque_core.validation import check_aware
 
 if TYPE_CHECKING:
     from monque_core.durations import Duration

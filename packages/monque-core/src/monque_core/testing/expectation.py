@@ -11,9 +11,9 @@ from unittest.mock import ANY
 
 from monque_core.clock import truncate
 from monque_core.jobs.job import JobStatus
-from monque_core.jobs.rules import check_name
 from monque_core.jobs.selector import check_statuses
 from monque_core.testing.wording import brief, either
+from monque_core.validation import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

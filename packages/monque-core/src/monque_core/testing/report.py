@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from monque_core.jobs.rules import check_whole_number
+from monque_core.errors import InvalidJobError
 from monque_core.testing.wording import line
+from monque_core.validation import check_whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,7 +26,7 @@ def check(expected: Expectation, stored: Sequence[AnyJob], count: int | None) ->
     """
     __tracebackhide__ = True
     if count is not None:
-        check_whole_number(count, field="count", least=0)
+        check_whole_number("count", count, least=0, error=InvalidJobError)
     found = [job for job in stored if expected.is_met_by(job)]
     if found if count is None else len(found) == count:
         return found
