@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 
 from monque_core import Job, Monque  # noqa: TC001  # read from annotations
 from monque_di import MonqueService, job, lifespan
-from monque_di.building import Planner
+from monque_di.building import BuildPlanner
 from monque_di.provider_index import ProviderIndex
 from tests.support import unseen
 from tests.support.applications import application, mistakes, perform, perform_in
@@ -318,8 +318,8 @@ async def test_a_namesake_is_taken_from_the_outermost_container(db: DB) -> None:
 
     nested = providers.Container(Nested)
     assert (await built(db, Greet, nested=nested)).all == ("nested", "only deep")
-    it = await built(db, Greet, nested=nested, greeting=providers.Object("outermost"))
-    assert it.all == ("outermost", "only deep")
+    it = await built(db, Greet, nested=nested, greeting=providers.Object("root_container"))
+    assert it.all == ("root_container", "only deep")
 
 
 def test_two_namesakes_at_one_depth_are_listed() -> None:
@@ -476,7 +476,7 @@ async def test_a_type_is_seen_through_what_is_written_around_it(
     read: Any = annotation if is_text else eval(annotation)
     Greet.__init__.__annotations__["outgoing"] = read
     app = application(None, Greet, mailer=providers.Factory(Mailer, "smtp"))
-    plan = Planner(ProviderIndex(app)).plan_class(Greet, is_singleton=False)
+    plan = BuildPlanner(ProviderIndex(app)).plan_class(Greet, is_singleton=False)
     assert plan.kwargs == {"outgoing": app.mailer}
 
 
@@ -978,7 +978,7 @@ async def test_whatever_the_signature_each_parameter_gets_its_own(
     names: dict[str, Any] = {}
     exec(code, names)  # signatures are what is drawn
 
-    planner = Planner(ProviderIndex(application(None, **offered)))
+    planner = BuildPlanner(ProviderIndex(application(None, **offered)))
     plan = planner.plan_class(names["Drawn"], is_singleton=False)
     assert planner.problems == [f"Drawn → {name} → no provider" for name in lacking]
     if not lacking:

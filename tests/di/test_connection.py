@@ -326,7 +326,7 @@ class TestAProviderOrFactory:
             await asyncio.sleep(0)
             return db
 
-        given_by: dict[str, providers.Provider[Any]] = {
+        provide: dict[str, providers.Provider[Any]] = {
             "an object": providers.Object(db),
             "a callable": providers.Callable(lambda: db),
             "a factory": providers.Factory(lambda: db),
@@ -340,11 +340,11 @@ class TestAProviderOrFactory:
             "a dependency": providers.Dependency(default=providers.Object(db)),
             "a selector": providers.Selector(lambda: "mine", mine=providers.Object(db)),
         }
-        found = {name: await resolve_database(given) for name, given in given_by.items()}
-        assert found == dict.fromkeys(given_by, db)
+        found = {name: await resolve_database(given) for name, given in provide.items()}
+        assert found == dict.fromkeys(provide, db)
         assert all(native is db for native in found.values())
         for name in ("a resource", "an async resource"):
-            ending = given_by[name].shutdown()  # type: ignore[attr-defined]  # a resource
+            ending = provide[name].shutdown()  # type: ignore[attr-defined]  # a resource
             if ending is not None:
                 await ending
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monque_di import JobHandler, cron, job, job_controller
-from monque_di.metadata import ClassMarks, CronMark, JobMark
+from monque_di.metadata import ClassMetadata, CronMetadata, JobMetadata
 from monque_di.methods import JobMethod
 from monque_di.registry import Registry
 from tests.support.samples import a_job
@@ -82,8 +82,8 @@ def test_every_option_is_written_down() -> None:
     )
     class Everything: ...
 
-    assert ClassMarks.of(Everything) == ClassMarks(
-        job=JobMark(
+    assert ClassMetadata.of(Everything) == ClassMetadata(
+        job=JobMetadata(
             name="all",
             concurrency=2,
             timeout=timedelta(seconds=3),
@@ -91,7 +91,7 @@ def test_every_option_is_written_down() -> None:
             scope="singleton",
         ),
         crons=(
-            CronMark(
+            CronMetadata(
                 expression="0 9 * * *",
                 name="all",
                 data={"kind": "sales"},
@@ -116,7 +116,7 @@ def test_the_order_of_decorators_counts_only_among_crons(order: list[str]) -> No
 
     for name in reversed(order):
         decorators[name](Any_)
-    marks = ClassMarks.of(Any_)
+    marks = ClassMetadata.of(Any_)
     assert marks is not None
     assert marks.job is not None
     assert [mark.unique_key for mark in marks.crons] == [name for name in order if name != "job"]
@@ -139,7 +139,7 @@ def test_a_decorated_class_may_be_made_a_dataclass_with_slots() -> None:
 def test_a_subclass_is_no_job_by_its_base() -> None:
     class Louder(SendEmail): ...
 
-    assert ClassMarks.of(Louder) is None
+    assert ClassMetadata.of(Louder) is None
 
 
 def test_a_subclass_has_its_own_name() -> None:

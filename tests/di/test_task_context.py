@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from monque_di.task_context import TaskContext, enter, enter_at_once, is_pending, leave
+from monque_di.task_context import TaskContext, enter, enter_sync, is_async_result, leave
 from tests.support.tally import Tally
 
 if TYPE_CHECKING:
@@ -481,13 +481,13 @@ class TestManagers:
                 yield
 
         manager = swallow()
-        enter_at_once(manager)
+        enter_sync(manager)
         await leave(manager, ValueError("seen and forgotten"))
 
     @pytest.mark.parametrize("given", ["text", None, 7, [], object])
     def test_are_told_from_what_is_none(self, given: object) -> None:
         with pytest.raises(TypeError, match="which is no context manager"):
-            enter_at_once(given)
+            enter_sync(given)
 
 
 async def test_futures_and_coroutines_are_promises_and_managers_that_can_be_awaited_are_not() -> (
@@ -500,11 +500,11 @@ async def test_futures_and_coroutines_are_promises_and_managers_that_can_be_awai
     async def promise() -> None: ...
 
     coroutine = promise()
-    assert is_pending(coroutine)
+    assert is_async_result(coroutine)
     await coroutine
-    assert is_pending(asyncio.get_running_loop().create_future())
-    assert not is_pending(Connecting())
-    assert not is_pending("value")
+    assert is_async_result(asyncio.get_running_loop().create_future())
+    assert not is_async_result(Connecting())
+    assert not is_async_result("value")
 
 
 async def _ask(tenant: TaskContext[str]) -> str:

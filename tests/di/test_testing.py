@@ -28,9 +28,9 @@ from monque_di import (
     lifespan,
     run_job,
 )
-from monque_di.building import given as given_by
+from monque_di.building import provide
 from monque_di.registry import Registry
-from monque_di.scope import Scope
+from monque_di.scope import RunScope
 from monque_di.task_context import TaskContext
 from monque_di.workers import Workers, handle
 from tests.support.samples import a_job
@@ -604,13 +604,13 @@ class TestContextLocals:
                     raise LookupError("no such address")
                 return self.local
 
-        mine = await given_by(app.local)
+        mine = await provide(app.local)
         for _ in range(2):
             with suppress(LookupError):
                 assert (await run_job(app, Asking)) is not mine
         assert len(sessions) == 3
         assert sessions.open == [mine]
-        assert await given_by(app.local) is mine
+        assert await provide(app.local) is mine
         closing = app.shutdown_resources()
         if closing is not None:
             await closing
@@ -748,7 +748,7 @@ class Census:
 
     def __init__(self) -> None:
         gc.collect()
-        kinds = {Scope, TaskContext, Session, Job, SendEmail, PrintLetter}
+        kinds = {RunScope, TaskContext, Session, Job, SendEmail, PrintLetter}
         self.kept = Counter(type(one) for one in gc.get_objects() if type(one) in kinds)
         self.tasks = len(asyncio.all_tasks())
         self.threads = threading.active_count()

@@ -71,7 +71,7 @@ def test_it_refuses_to_advance_by_what_is_no_duration(duration: object) -> None:
 @pytest.mark.parametrize("duration", [-1, timedelta(hours=-1)])
 def test_it_refuses_to_advance_backward_and_names_what_does(duration: float | timedelta) -> None:
     clock = MovableClock()
-    with pytest.raises(ValueError, match=r"would go back: set\(\)"):
+    with pytest.raises(ValueError, match=r"would move the clock back: use set\(\)"):
         clock.advance(duration)
     assert clock.now() == NOON
 

@@ -216,7 +216,7 @@ def test_a_server_that_cannot_be_used_is_told_without_its_password(tmp_path: Pat
 
     assert verdict.summary == "2 errors", verdict.text
     assert f"monque: tests use the MongoDB at 127.0.0.1:{port}\n" in verdict.text
-    assert "named by --monque-uri or MONGODB_URI, cannot be used" in verdict.text
+    assert "from --monque-uri or MONGODB_URI" in verdict.text
     assert "secret" not in verdict.text
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from monque_core.cli.reload import SourceFiles
+from monque_core.cli.file_watcher import FileWatcher
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +51,7 @@ async def test_sees_what_is_changed_added_and_removed_and_nothing_else(tmp_path:
         path.parent.mkdir(exist_ok=True)
         path.touch()
     (tmp_path / "venv" / "pyvenv.cfg").touch()
-    sources = SourceFiles([tmp_path])
+    sources = FileWatcher([tmp_path])
 
     os.utime(tmp_path / "a.py", ns=(1, 1))
     (tmp_path / "b.py").unlink()

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from monque_core import Monque
-from monque_core.cli.target import TargetError, open_target
+from monque_core.cli.worker_target import WorkerTargetError, open_target
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,7 +117,7 @@ async def test_a_context_manager_is_left_with_the_stack(
 )
 async def test_anything_else_is_refused_and_told(target: str, expected: str, module: str) -> None:
     async with AsyncExitStack() as stack:
-        with pytest.raises(TargetError) as refusal:
+        with pytest.raises(WorkerTargetError) as refusal:
             await open_target(target.format(module), stack)
 
     assert expected in str(refusal.value)
