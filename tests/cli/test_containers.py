@@ -170,8 +170,8 @@ async def test_a_signal_ends_a_start_that_waits_for_mongodb(shop: CommandLine) -
     ("attribute", "expected"),
     [
         ("Miswired", "Broken → nothing → no provider"),
-        ("WebOnly", "runs no jobs: its option enabled or process_jobs is False"),
-        ("Empty", "no MonqueContainer in"),
+        ("WebOnly", "does not process jobs: set its options enabled and process_jobs"),
+        ("Empty", "contains no MonqueContainer"),
         ("mailer", "a container or a MonqueService"),
     ],
 )

@@ -106,7 +106,7 @@ async def test_what_is_wrong_is_found_and_ends_with_1(
     assert "poison (1)" in about(told, "poison jobs")
     assert "forgotten (1)" in about(told, "schedules")
     assert about(told, "overdue jobs").count("(1)") == 1
-    assert "→ start a worker that has the name" in text.out
+    assert "→ start a worker that handles the name" in text.out
 
 
 async def test_a_weak_write_concern_is_a_warning(
@@ -216,4 +216,6 @@ async def test_finished_jobs_that_pile_up_are_told(
     await Monque(db, job_retention=JobRetention(completed=60)).initialize()
     told = await monque("doctor", "--json")
     assert levels(told)["retention"] == "ok"
-    assert about(told, "retention").startswith("finished jobs are deleted by their age")
+    assert about(told, "retention").startswith(
+        "finished jobs are deleted after the retention period"
+    )

@@ -37,7 +37,7 @@ async def test_a_change_starts_it_anew_and_a_mistake_waits_for_the_next(
 
         shop.write_text("this is no Python", encoding="utf-8")
         await worker.hear("SyntaxError")
-        await worker.hear("waiting for a change")
+        await worker.hear("waiting for a source file")
 
         shop.write_text(good, encoding="utf-8")
         await worker.hear(UP, 3)

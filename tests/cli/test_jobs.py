@@ -128,7 +128,7 @@ class TestList:
     async def test_says_so_if_there_is_none(self, monque: CommandLine) -> None:
         told = await monque("jobs", "list")
 
-        assert (told.code, told.out, told.err) == (0, "", "no job matches\n")
+        assert (told.code, told.out, told.err) == (0, "", "no matching jobs\n")
 
 
 class TestShow:
@@ -295,7 +295,7 @@ class TestInBulk:
         unanswered = await monque("jobs", "delete", "--name", "mail")
         assert refused.code == unanswered.code == 1
         assert "delete 3 jobs? [y/N]" in refused.err
-        assert "give --yes" in unanswered.err
+        assert "confirm with --yes" in unanswered.err
         assert await count_by_status(db) == {"pending": 3}
 
         agreed = await monque("jobs", "delete", "--name", "mail", typed="y\n")

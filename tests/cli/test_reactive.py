@@ -178,7 +178,7 @@ class TestStats:
         told, listed = await asyncio.gather(monque("reactive", "stats"), monque("reactive", "list"))
 
         assert (told.code, told.out, told.err) == (0, "", "there are no reactive tasks\n")
-        assert (listed.code, listed.out, listed.err) == (0, "", "no record matches\n")
+        assert (listed.code, listed.out, listed.err) == (0, "", "no matching records\n")
 
 
 @pytest.mark.usefixtures("records")
@@ -191,7 +191,7 @@ class TestRetry:
 
         assert refused.code == unanswered.code == 1
         assert "retry 1 record? [y/N]" in refused.err
-        assert "give --yes" in unanswered.err
+        assert "confirm with --yes" in unanswered.err
         assert (await statuses(queue))["invoice", BAD] == "failed"
 
         agreed = await monque(*chosen, typed="y\n")
@@ -240,7 +240,7 @@ class TestReconcile:
 
         assert told.code == 0
         assert told.out == "the next leader will examine all documents of invoice\n"
-        assert "no instance plans reactive tasks now; start a worker" in told.err
+        assert "there is no leader now: start a worker" in told.err
 
     async def test_ends_with_1_if_there_is_no_such_task(self, monque: CommandLine) -> None:
         told = await monque("reactive", "reconcile", "invoice")

@@ -80,7 +80,7 @@ async def test_it_says_at_once_that_it_waits_for_a_server(
         await worker.hear("connecting to MongoDB at 127.0.0.1:")
         await worker.hear("waiting for MongoDB at 127.0.0.1:.*Errno")
         worker.signal(signal.SIGTERM)
-        await worker.hear("stopped before it was up")
+        await worker.hear("stopped before the application had started")
     assert "secret" not in worker.output
 
 

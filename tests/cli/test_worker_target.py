@@ -102,9 +102,9 @@ async def test_a_context_manager_is_left_with_the_stack(
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
-        ("{}", "MODULE:ATTRIBUTE is expected"),
-        (":monque", "MODULE:ATTRIBUTE is expected"),
-        ("{}:", "MODULE:ATTRIBUTE is expected"),
+        ("{}", "expected MODULE:ATTRIBUTE"),
+        (":monque", "expected MODULE:ATTRIBUTE"),
+        ("{}:", "expected MODULE:ATTRIBUTE"),
         ("{}_x:monque", "there is no module"),
         ("{}.jobs:monque", "there is no module"),
         ("{}:monqeu", "did you mean 'monque'?"),

@@ -162,7 +162,7 @@ def test_two_providers_of_the_class_are_one_too_many() -> None:
 
     problems = mistakes(Greet, one=providers.Factory(Greet), two=providers.Singleton(Greet))
     name = Greet.__qualname__
-    assert problems == [f"{name} → 2 providers make it: one (Greet), two (Greet)"]
+    assert problems == [f"{name} → 2 providers build this class: one (Greet), two (Greet)"]
 
 
 async def test_a_provider_that_gives_the_class_itself_does_not_make_it(db: DB) -> None:

@@ -321,7 +321,7 @@ class TestDisabled:
             async with lifespan(app):
                 assert await app.monque.monque() is None
                 service = app.monque.service()
-                with pytest.raises(MonqueError, match=r"disabled.*enabled is False"):
+                with pytest.raises(MonqueError, match=r"disabled: set the option enabled to True"):
                     await service.enqueue("send", 1)
                 with pytest.raises(MonqueError, match="disabled"):
                     _ = service.monque

@@ -51,7 +51,10 @@ def test_the_name_of_a_job_needs_no_keyword() -> None:
         async def handle(self, job: Job[None]) -> None: ...
 
     (declared,) = Registry([SendLetter]).jobs
-    assert (declared.name, declared.mark and declared.mark.concurrency) == ("send-letter", 2)
+    assert (declared.name, declared.metadata and declared.metadata.concurrency) == (
+        "send-letter",
+        2,
+    )
 
 
 def test_a_decorator_gives_back_the_very_class() -> None:
@@ -151,7 +154,7 @@ def test_a_subclass_has_its_own_name() -> None:
 
 
 def test_a_class_has_one_job_and_one_controller() -> None:
-    with pytest.raises(TypeError, match=r"Twice has two @job: a class has one name"):
+    with pytest.raises(TypeError, match=r"Twice has two @job decorators: remove one"):
 
         @job(name="one")
         @job(name="two")
@@ -165,7 +168,7 @@ def test_a_class_has_one_job_and_one_controller() -> None:
 
 
 def test_a_method_has_one_job() -> None:
-    with pytest.raises(TypeError, match=r"Billing\.charge has two @job: a method has one name"):
+    with pytest.raises(TypeError, match=r"Billing\.charge has two @job decorators: remove one"):
 
         class Billing:
             @job(name="one")
@@ -206,7 +209,7 @@ def test_an_unknown_scope_is_refused_where_it_is_written(scope: Any) -> None:
 def test_a_method_without_an_instance_is_refused(kind: Any, decorate: Any) -> None:
     def charge(cls: object, job: Job[None]) -> None: ...
 
-    with pytest.raises(TypeError, match=rf"is a {kind.__name__}: a job is a method of an instance"):
+    with pytest.raises(TypeError, match=rf"is a {kind.__name__}: a job must be an instance method"):
         decorate(kind(charge))
 
 
@@ -215,13 +218,13 @@ def standalone(job: Job[None]) -> None: ...
 
 @pytest.mark.parametrize("target", [standalone, lambda _: None])
 def test_a_function_is_sent_to_the_core(target: Any) -> None:
-    with pytest.raises(TypeError, match=r"the worker of a function is Monque\.worker"):
+    with pytest.raises(TypeError, match=r"register a function with Monque\.worker"):
         job(name="any")(target)
 
 
 @pytest.mark.parametrize("target", [None, 5, "handle", object()])
 def test_what_is_neither_class_nor_method_is_refused(target: Any) -> None:
-    with pytest.raises(TypeError, match="go on a class or a method, not on"):
+    with pytest.raises(TypeError, match="decorate a class or a method, not"):
         cron("* * * * *")(target)
 
 

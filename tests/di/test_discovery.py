@@ -102,9 +102,9 @@ def test_nothing_is_listed_by_none() -> None:
     [
         (Undecorated, "Undecorated is not decorated, only its base Listed is: decorate it too"),
         (dict, "dict has neither @job nor @job_controller"),
-        (Listed(), "is no class"),
-        ("shop.jobs.Listed", "'shop.jobs.Listed' is no class"),
-        (None, "None is no class"),
+        (Listed(), "is not a class"),
+        ("shop.jobs.Listed", "'shop.jobs.Listed' is not a class"),
+        (None, "None is not a class"),
     ],
 )
 def test_what_is_listed_and_no_job_is_told(listed: object, told: str) -> None:
@@ -119,8 +119,8 @@ def test_what_is_listed_and_no_job_is_told(listed: object, told: str) -> None:
 def test_a_list_is_expected(values: object) -> None:
     discovery = Discovery(values, values)
     assert [problem.partition(" not ")[0] for problem in discovery.problems] == [
-        "jobs → a list is expected,",
-        "packages → a list is expected,",
+        "jobs → expected a list,",
+        "packages → expected a list,",
     ]
 
 
@@ -237,9 +237,9 @@ def test_a_module_that_cannot_be_imported_is_told_and_the_others_are_found(
         ("no.such.package", "no.such.package cannot be imported: ModuleNotFoundError: "),
         (".relative", ".relative cannot be imported: TypeError: "),
         ("", " cannot be imported: ValueError: "),
-        (5, "5 is neither a package nor the name of one"),
-        (None, "None is neither a package nor the name of one"),
-        (Listed, "is neither a package nor the name of one"),
+        (5, "5 is neither a package nor a package name"),
+        (None, "None is neither a package nor a package name"),
+        (Listed, "is neither a package nor a package name"),
     ],
 )
 def test_a_package_that_is_none_is_told(name: object, told: str) -> None:
@@ -313,7 +313,7 @@ async def test_modules_go_into_a_nested_container(
 
 async def test_a_module_without_a_list_is_told_at_the_start(db: DB, package: Package) -> None:
     app = application(db, second=queue_on(db, packages=importlib.import_module(package.name)))
-    with pytest.raises(WiringError, match="packages → a list is expected"):
+    with pytest.raises(WiringError, match="packages → expected a list"):
         async with lifespan(app):
             pass
 

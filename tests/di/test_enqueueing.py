@@ -152,7 +152,7 @@ async def test_a_subclass_stores_jobs_of_its_own_name_or_none(db: DB) -> None:
 
     monque = Monque(db, **NO_POLLS)
     await Louder.enqueue(monque, {"to": "ada"})
-    with pytest.raises(TypeError, match=r'Undecorated is no job: it needs a @job\("…"\)'):
+    with pytest.raises(TypeError, match=r'Undecorated is not a job: decorate it with @job\("…"\)'):
         await Undecorated.enqueue(monque, {"to": "ada"})
     assert [job.name for job in await stored_jobs(db)] == ["louder"]
 
@@ -160,7 +160,7 @@ async def test_a_subclass_stores_jobs_of_its_own_name_or_none(db: DB) -> None:
 async def test_a_job_of_no_controller_is_not_stored(db: DB) -> None:
     class Undecorated(Billing): ...
 
-    with pytest.raises(TypeError, match=r"Undecorated\.charge is no job"):
+    with pytest.raises(TypeError, match=r"Undecorated\.charge is not a job"):
         await Undecorated.charge.enqueue(Monque(db, **NO_POLLS), 5)
     assert await stored_jobs(db) == []
 
@@ -208,5 +208,7 @@ def test_a_class_that_is_no_job_has_no_name() -> None:
     class Undecorated(SendEmail): ...
 
     assert not hasattr(JobHandler, "job_name")
-    with pytest.raises(AttributeError, match=r'Undecorated is no job: it needs a @job\("…"\)'):
+    with pytest.raises(
+        AttributeError, match=r'Undecorated is not a job: decorate it with @job\("…"\)'
+    ):
         _ = Undecorated.job_name

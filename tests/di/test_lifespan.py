@@ -152,7 +152,7 @@ class TestMistakes:
         class Bare(containers.DeclarativeContainer):
             pool = providers.Resource(Pool)
 
-        with pytest.raises(MonqueError, match=r"no MonqueContainer in Bare.*providers\.Container"):
+        with pytest.raises(MonqueError, match=r"Bare contains no MonqueContainer.*providers\.Container"):
             async with lifespan(Bare()):
                 pytest.fail("it started")
 

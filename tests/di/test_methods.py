@@ -126,7 +126,7 @@ def test_without_a_controller_or_a_name_it_is_no_job() -> None:
         async def tick(self, job: Job[None]) -> None: ...
 
     for method in (Undecorated.charge, Unnamed.tick):
-        with pytest.raises(TypeError, match=r"is no job: it needs a name, and its class needs"):
+        with pytest.raises(TypeError, match=r"is not a job: it needs a name, and its class needs"):
             _ = method.job_name
 
 

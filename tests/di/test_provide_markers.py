@@ -367,8 +367,9 @@ def test_closing_is_refused_with_what_to_do_instead() -> None:
 
     (problem,) = mistakes(Ask, mailer=providers.Factory(Mailer))
     assert problem == (
-        f"{Ask.__qualname__} → mailer: Mailer → Closing would end it before the job runs: "
-        "make it a RunScoped"
+        f"{Ask.__qualname__} → mailer: Mailer → Closing would close the resource before the job "
+        "runs: "
+        "use RunScoped instead"
     )
 
 
@@ -451,4 +452,7 @@ def test_a_handlers_marker_without_a_name_to_give_it_by_is_told() -> None:
         ) -> None: ...
 
     (problem,) = mistakes_in(an_app(None, "mx"), Ask)
-    assert problem == f"{Ask.__qualname__}.handle → mailer → a marker must not be before a /"
+    assert problem == (
+        f"{Ask.__qualname__}.handle → mailer → a Provide marker cannot fill a "
+        "positional-only parameter"
+    )

@@ -66,16 +66,16 @@ def test_a_container_of_ours_shows_the_service_and_the_instance_and_nothing_else
     assert paths(catalogue.by_type(MonqueService)) == ["monque.service"]
     assert paths(catalogue.by_type(Monque)) == ["monque.monque"]
     for name in MonqueContainer.providers:
-        found = paths(catalogue.called(name, Any))
+        found = paths(catalogue.by_name(name, Any))
         assert found == ([f"monque.{name}"] if name in {"monque", "service"} else [])
 
 
 def test_what_is_ours_is_not_taken_for_a_namesake_of_another_type() -> None:
     catalogue = ProviderIndex(application("a database"))
     for name in ("monque", "service", "job"):
-        assert catalogue.called(name, Mailer) == []
-        assert catalogue.called(name, str) == []
-        assert len(catalogue.called(name, inspect.Parameter.empty)) == 1
+        assert catalogue.by_name(name, Mailer) == []
+        assert catalogue.by_name(name, str) == []
+        assert len(catalogue.by_name(name, inspect.Parameter.empty)) == 1
 
 
 def test_a_subclass_of_our_container_shows_what_it_adds() -> None:
@@ -85,7 +85,7 @@ def test_a_subclass_of_our_container_shows_what_it_adds() -> None:
     catalogue = ProviderIndex(Queue())
     assert paths(catalogue.by_type(Mailer)) == ["mailer"]
     assert paths(catalogue.by_type(MonqueService)) == ["service"]
-    assert catalogue.by_name("slot", Any) == []
+    assert catalogue.by_name("instance_slot", Any) == []
 
 
 def test_an_overridden_provider_is_still_offered_under_its_own_type() -> None:
@@ -194,7 +194,7 @@ def test_the_application_is_found_from_any_container_in_it() -> None:
 
 @pytest.mark.parametrize("wrong", [None, {}, Deep, providers.Factory(Mailer), "app"])
 def test_what_is_no_container_is_told(wrong: object) -> None:
-    with pytest.raises(TypeError, match="an instance of a container is expected, not"):
+    with pytest.raises(TypeError, match="expected an instance of a container, not"):
         root_container(wrong)
 
 

@@ -269,7 +269,8 @@ def test_jobs_among_the_methods_want_a_controller() -> None:
         async def inner(self, job: Job[None]) -> None: ...
 
     assert problem(Confused) == (
-        f"{Confused.__qualname__} → has jobs among its methods: add @job_controller"
+        f"{Confused.__qualname__} → has methods with @job or @cron: add @job_controller to the "
+        "class"
     )
 
 
@@ -281,7 +282,7 @@ def test_a_controller_is_no_job_itself() -> None:
         async def run(self, job: Job[None]) -> None: ...
 
     assert (
-        problem(Both) == f"{Both.__qualname__} → is a controller: @job and @cron go on its methods"
+        problem(Both) == f"{Both.__qualname__} → is a controller: put @job and @cron on its methods"
     )
 
 
@@ -291,7 +292,10 @@ def test_the_scope_of_a_controller_is_told_by_the_controller() -> None:
         @job(name="run", scope="singleton")
         async def run(self, job: Job[None]) -> None: ...
 
-    assert problem(Scoped) == f"{Scoped.__qualname__}.run → scope= goes on its @job_controller"
+    assert (
+        problem(Scoped)
+        == f"{Scoped.__qualname__}.run → scope= belongs in @job_controller of its class"
+    )
 
 
 def test_a_job_without_a_name_or_with_two_is_told() -> None:
@@ -305,9 +309,9 @@ def test_a_job_without_a_name_or_with_two_is_told() -> None:
     @cron("* * * * *", name="named")
     class Named(Base): ...
 
-    assert problem(Unnamed) == f"{Unnamed.__qualname__}.handle → has no name: @job gives it one"
+    assert problem(Unnamed) == f"{Unnamed.__qualname__}.handle → has no name: name it in one @job"
     assert problem(Twice) == (
-        f"{Twice.__qualname__}.handle → has the names one, two: @job gives it one"
+        f"{Twice.__qualname__}.handle → has several names, one, two: name it in one @job"
     )
     assert names(Named) == ["named"]
 
@@ -334,8 +338,8 @@ def test_generators_never_run_and_are_told() -> None:
             yield 1
 
     assert Registry([Plain, Family]).problems == [
-        f"{Plain.__qualname__}.handle → is a generator, which would never run",
-        f"{Family.__qualname__}.run → is a generator, which would never run",
+        f"{Plain.__qualname__}.handle → is a generator function, whose body would never run",
+        f"{Family.__qualname__}.run → is a generator function, whose body would never run",
     ]
 
 
@@ -442,7 +446,7 @@ def test_two_crons_of_one_job_need_two_keys() -> None:
     class Tick(Base): ...
 
     assert problem(Tick) == (
-        f"{Tick.__qualname__}.handle → two @cron have the key 'tick': give each its unique_key"
+        f"{Tick.__qualname__}.handle → two @cron have the key 'tick': set a unique_key"
     )
 
 

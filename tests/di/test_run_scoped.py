@@ -564,7 +564,7 @@ class TestTheEnd:
         finally:
             may_end.set()
         await late.reach(1)
-        assert late == ["the run of 'work' has ended, and its scope with it"]
+        assert late == ["the run of 'work' has ended: its run-scoped objects are closed"]
         assert len(app.sessions) == 1
 
     async def test_of_a_thread_that_is_still_opening_at_the_end_of_a_stop_closes_that_too(
@@ -688,7 +688,9 @@ class TestFailures:
             (failed,) = await happenings.reach("job:fail")
         assert isinstance(failed.error, LookupError)
         assert "no such address" in str((await stored(app.db, job)).fail_reason)
-        told = [record for record in caplog.records if "closing the scope" in record.getMessage()]
+        told = [
+            record for record in caplog.records if "closing the run scope" in record.getMessage()
+        ]
         (record,) = told
         assert record.levelno == logging.ERROR
         assert str(job.id) in record.getMessage()

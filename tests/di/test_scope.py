@@ -115,7 +115,7 @@ class TestCurrentJob:
             await run(call)
         except ValueError:
             assert ending == "raises"
-        with pytest.raises(MonqueError, match="no job runs here"):
+        with pytest.raises(MonqueError, match="no job is running here"):
             current_job()
 
     @any_shape
@@ -339,7 +339,9 @@ class TestOpening:
     async def test_of_what_is_no_manager_says_what_would_be_one(self) -> None:
         make: Any = lambda: "a string"  # noqa: E731  # a mistake that a type checker would see
         provider = RunScoped[Any](make)
-        with pytest.raises(TypeError, match=r"'a string'.*no context manager.*providers\.Factory"):
+        with pytest.raises(
+            TypeError, match=r"'a string'.*not a context manager.*providers\.Factory"
+        ):
             await run(lambda: provide(provider))
 
     @async_shape
@@ -1140,9 +1142,9 @@ class TestOutsideARun:
     ) -> None:
         session = RunScoped(sessions.factory(shape))
         for ask in (session, current_job, current_scope):
-            with pytest.raises(MonqueError, match="no job runs here"):
+            with pytest.raises(MonqueError, match="no job is running here"):
                 ask()
-        with pytest.raises(MonqueError, match="no job runs here"):
+        with pytest.raises(MonqueError, match="no job is running here"):
             await provide(providers.Factory(Parts, session))
         assert not sessions.steps
 

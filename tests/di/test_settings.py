@@ -78,7 +78,7 @@ class TestParsing:
 
     @pytest.mark.parametrize("given", [42, "enabled", ["enabled"], {"enabled"}, False, object()])
     def test_what_is_no_mapping_is_refused(self, given: object) -> None:
-        with pytest.raises(TypeError, match="mapping or a Configuration"):
+        with pytest.raises(TypeError, match="dict or a Configuration provider"):
             Settings.parse(given)
 
     def test_a_connection_string_in_their_place_is_not_repeated(self) -> None:

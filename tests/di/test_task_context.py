@@ -176,7 +176,9 @@ class TestOpening:
             return "a string"
 
         tenant = TaskContext[str](make())
-        with pytest.raises(TypeError, match=r"'a string'.*no context manager.*providers\.Factory"):
+        with pytest.raises(
+            TypeError, match=r"'a string'.*not a context manager.*providers\.Factory"
+        ):
             await tenant.value()
         await tenant.close(None)
 
@@ -486,7 +488,7 @@ class TestManagers:
 
     @pytest.mark.parametrize("given", ["text", None, 7, [], object])
     def test_are_told_from_what_is_none(self, given: object) -> None:
-        with pytest.raises(TypeError, match="which is no context manager"):
+        with pytest.raises(TypeError, match="not a context manager"):
             enter_sync(given)
 
 

@@ -332,7 +332,7 @@ class TestAController:
         assert not sessions.open
 
     async def test_without_a_method_is_asked_for_one(self, sessions: Sessions) -> None:
-        with pytest.raises(WiringError, match="name its method") as raised:
+        with pytest.raises(WiringError, match="pass one of its methods") as raised:
             await run_job(an_app(sessions), Billing)
         (problem,) = raised.value.problems
         assert "Billing" in problem
@@ -367,7 +367,7 @@ class TestAMistake:
     async def test_of_a_singleton_that_keeps_what_lives_in_a_run_is_told(
         self, sessions: Sessions
     ) -> None:
-        with pytest.raises(WiringError, match=r"Hoarding → session: Session → lives as long as"):
+        with pytest.raises(WiringError, match=r"Hoarding → session: Session → is run-scoped"):
             await run_job(an_app(sessions), Hoarding)
 
     @pytest.mark.parametrize("target", [Mailer, "send-email", None, SendEmail.handle])
@@ -421,7 +421,7 @@ class TestOverrides:
             async def handle(self, job: Job[Any]) -> Unprovided:
                 return self.unprovided
 
-        with pytest.raises(WiringError, match="not defined"):
+        with pytest.raises(WiringError, match="no provider"):
             await run_job(app, Needing)
         fake = Unprovided()
         with app.unprovided.override(providers.Object(fake)):

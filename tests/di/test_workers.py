@@ -359,7 +359,7 @@ async def test_what_overrides_the_class_may_be_async_or_not(db: DB) -> None:
 
 
 async def test_outside_of_a_run_there_is_no_handler() -> None:
-    with pytest.raises(MonqueError, match="no job runs here"):
+    with pytest.raises(MonqueError, match="no job is running here"):
         handle(a_job())
 
 
