@@ -212,7 +212,7 @@ class TestTheAudit:
         assert (await books.check()).lost == {job.id}
 
     @pytest.mark.parametrize(("lost", "duplicated"), [(1, 0), (0, 1), (2, 3)])
-    async def test_a_bad_verdict_is_told_and_fails_the_command(
+    async def test_a_bad_verdict_is_reported_and_fails_the_command(
         self,
         lost: int,
         duplicated: int,

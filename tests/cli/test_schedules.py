@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 class TestEnqueue:
     async def test_stores_a_job_with_its_options(self, db: Db, monque: CommandLine) -> None:
-        told = await monque(
+        result = await monque(
             *("enqueue", "mail", '{"to": "ada", "at": {"$date": "2030-01-01T00:00:00Z"}}'),
             *("--run-at", "2035-01-01T01:00+01:00", "--unique-key", "ada", "--priority", "5"),
             *("--max-retries", "3", "--timeout", "1m30s", "--json"),
         )
 
         (job,) = await stored_jobs(db)
-        assert told.json["id"] == str(job.id)
+        assert result.json["id"] == str(job.id)
         assert job.data == {"to": "ada", "at": datetime(2030, 1, 1, tzinfo=UTC)}
         assert job.next_run_at == datetime(2035, 1, 1, tzinfo=UTC)
         assert (job.unique_key, job.priority, job.max_retries) == ("ada", 5, 3)

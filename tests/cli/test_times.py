@@ -30,7 +30,7 @@ def test_a_duration_is_read(text: str, expected: timedelta) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "d", "7x", "7 d", "-1s", "1h30", "nan", "inf", "9" * 30])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_what_is_not_a_duration_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter):
         times.parse_duration(text)
 
@@ -42,7 +42,7 @@ def test_a_time_is_read(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["noon", "2026-01-01T12:00", "2026-13-01T12:00Z", "12:00Z"])
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_what_is_not_a_time_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter):
         times.parse_time(text)
 

@@ -68,7 +68,7 @@ SHOP = """
 def module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, db: AsyncDatabase[dict[str, Any]]
 ) -> str:
-    """Give the name of a module in the current directory."""
+    """Return the name of a new module in the current directory."""
     name = f"shop_{uuid4().hex}"
     (tmp_path / f"{name}.py").write_text(dedent(SHOP), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -115,7 +115,9 @@ async def test_a_context_manager_is_left_with_the_stack(
         ("{}:fail", "no configuration"),
     ],
 )
-async def test_anything_else_is_refused_and_told(target: str, expected: str, module: str) -> None:
+async def test_anything_else_is_refused_and_reported(
+    target: str, expected: str, module: str
+) -> None:
     async with AsyncExitStack() as stack:
         with pytest.raises(WorkerTargetError) as refusal:
             await open_target(target.format(module), stack)

@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Optional, Se
 import pytest
 from dependency_injector import resources
 
-from monque_di.annotations import matches, read_annotation, returned_type, shown, types_in
+from monque_di.annotations import (
+    format_annotation,
+    matches,
+    read_annotation,
+    returned_type,
+    types_in,
+)
 from tests.support import unseen
 
 if TYPE_CHECKING:
@@ -282,7 +288,7 @@ def test_a_class_is_resolved_where_its_function_was_written() -> None:
     ],
 )
 def test_an_annotation_is_shown_as_the_code_has_it(annotation: object, text: str) -> None:
-    assert shown(annotation) == text
+    assert format_annotation(annotation) == text
 
 
 USED = (AsyncGenerator, AsyncIterator, Awaitable, Coroutine, Generator, Iterator)

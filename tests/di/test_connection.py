@@ -45,7 +45,7 @@ EVERYTHING_THAT_WOULD_DO = (
 
 @pytest.fixture
 def lazy_client() -> Iterator[MongoClient[dict[str, Any]]]:
-    """Give a client that never connects."""
+    """Return a client that never connects."""
     with MongoClient[dict[str, Any]](NOWHERE, connect=False) as client:
         yield client
 
@@ -116,7 +116,7 @@ class TestAHandle:
             await resolve_database(client)
         client.close()
 
-    async def test_a_client_without_a_database_is_told_how_to_name_one(
+    async def test_a_client_without_a_database_is_reported_how_to_name_one(
         self, lazy_client: MongoClient[dict[str, Any]]
     ) -> None:
         with pytest.raises(MonqueConnectionError, match=r'has no default database.*client, "shop"'):
@@ -144,12 +144,12 @@ class TestAHandle:
     async def test_of_a_class_that_shows_it(self, db: AsyncDatabase[dict[str, Any]]) -> None:
         assert await resolve_database(type("Model", (), {"database": db})) is db
 
-    async def test_is_found_beside_an_attribute_that_is_no_database(
+    async def test_is_found_beside_an_attribute_that_is_not_a_database(
         self, db: AsyncDatabase[dict[str, Any]]
     ) -> None:
         assert await resolve_database(SimpleNamespace(db="shop", database=db)) is db
 
-    async def test_that_is_not_open_yet_is_told_with_its_reason(self) -> None:
+    async def test_that_is_not_open_yet_is_reported_with_its_reason(self) -> None:
         class Extension:
             @property
             def db(self) -> object:
@@ -191,25 +191,25 @@ class TestMongoEngine:
         assert await resolve_database(Order) is mongoengine.connection.get_db()
 
     @pytest.mark.parametrize("alias", ["nobody", "", "défaut"])
-    async def test_an_alias_that_is_not_connected_is_told(self, alias: str) -> None:
+    async def test_an_alias_that_is_not_connected_is_reported(self, alias: str) -> None:
         with pytest.raises(MonqueConnectionError) as raised:
             await resolve_database(alias)
         assert repr(alias) in str(raised.value)
         assert "mongoengine.connect(" in str(raised.value)
         assert raised.value.__cause__ is not None
 
-    async def test_a_document_whose_alias_is_not_connected_is_told(self) -> None:
+    async def test_a_document_whose_alias_is_not_connected_is_reported(self) -> None:
         mongoengine.disconnect("archive")
         with pytest.raises(MonqueConnectionError, match="alias 'archive'"):
             await resolve_database(OldOrder)
 
-    async def test_a_default_connection_that_is_not_there_is_told(self) -> None:
+    async def test_a_default_connection_that_is_not_there_is_reported(self) -> None:
         mongoengine.disconnect()
         for source in (mongoengine, mongoengine.connection, Order, "default"):
             with pytest.raises(MonqueConnectionError, match="alias 'default'"):
                 await resolve_database(source)
 
-    async def test_a_part_of_a_document_is_no_connection(self) -> None:
+    async def test_a_part_of_a_document_is_not_a_connection(self) -> None:
         part = type("Line", (mongoengine.EmbeddedDocument,), {})
         with pytest.raises(MonqueConnectionError, match="Line is not a connection"):
             await resolve_database(part)
@@ -252,7 +252,7 @@ class TestWithoutMongoEngine:
             monkeypatch.delitem(sys.modules, name)
         monkeypatch.setitem(sys.modules, "mongoengine", None)
 
-    async def test_an_alias_is_told_what_to_install(self) -> None:
+    async def test_an_alias_is_reported_what_to_install(self) -> None:
         with pytest.raises(MonqueConnectionError) as raised:
             await resolve_database("default")
         assert "pip install 'monque-di[mongoengine]'" in str(raised.value)
@@ -301,7 +301,7 @@ class TestBeanie:
             await container.service().monque.run_until_idle()
         assert [invoice.total async for invoice in Invoice.find_all()] == [3]
 
-    async def test_by_one_that_is_not_is_told_to_initialize_it(self) -> None:
+    async def test_by_one_that_is_not_is_reported_to_initialize_it(self) -> None:
         class Receipt(beanie.Document):
             total: int
 
@@ -408,7 +408,7 @@ class TestAProviderOrFactory:
                 source = _wrap(source, wrapping)
             assert asyncio.run(resolve_database(source)) is database
 
-    async def test_that_leads_to_itself_for_ever_is_told(self) -> None:
+    async def test_that_leads_to_itself_for_ever_is_reported(self) -> None:
         def endless() -> object:
             return endless
 
@@ -420,7 +420,7 @@ class TestAProviderOrFactory:
             with pytest.raises(MonqueConnectionError, match="does not lead to a database"):
                 await resolve_database(source)
 
-    async def test_that_fails_is_told_with_its_reason(self) -> None:
+    async def test_that_fails_is_reported_with_its_reason(self) -> None:
         def make() -> object:
             raise OSError("no route to host")
 
@@ -457,7 +457,7 @@ class TestAProviderOrFactory:
         with pytest.raises(asyncio.CancelledError):
             await resolve_database(make)
 
-    async def test_that_needs_arguments_is_told(self) -> None:
+    async def test_that_needs_arguments_is_reported(self) -> None:
         def make(host: str) -> object:
             return host
 
@@ -477,7 +477,7 @@ class TestAProviderOrFactory:
         with pytest.raises(MonqueConnectionError, match="returned None"):
             await resolve_database(providers.Configuration().missing)
 
-    async def test_that_is_a_generator_is_told_to_be_a_resource(
+    async def test_that_is_a_generator_is_reported_to_be_a_resource(
         self, db: AsyncDatabase[dict[str, Any]]
     ) -> None:
         def generate() -> Iterator[object]:
@@ -584,7 +584,7 @@ class TestAPassword:
         assert "battery" not in str(raised.value)
         assert "db.example.com" in str(raised.value)
 
-    async def test_a_connection_string_is_told_what_to_do_with_it(self) -> None:
+    async def test_a_connection_string_is_reported_what_to_do_with_it(self) -> None:
         with pytest.raises(MonqueConnectionError) as raised:
             await resolve_database(URI)
         assert "alias" not in str(raised.value).partition("expected is")[0]

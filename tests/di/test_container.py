@@ -155,7 +155,7 @@ class TestItsPlace:
         shop = Shop()
         await sends(shop, shop.queue.mailer(), shop.queue.service())
 
-    async def test_a_copy_of_it_is_told_to_be_a_subclass(
+    async def test_a_copy_of_it_is_reported_to_be_a_subclass(
         self, db: AsyncDatabase[dict[str, Any]]
     ) -> None:
         @containers.copy(MonqueContainer)
@@ -735,7 +735,7 @@ class TestACron:
 
 
 async def _leases(db: AsyncDatabase[dict[str, Any]]) -> list[str]:
-    """Give the instance ids that are held."""
+    """Return the instance ids with a lease."""
     found: list[str] = []
     for name in await db.list_collection_names():
         if name.endswith("_meta"):

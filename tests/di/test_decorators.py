@@ -139,7 +139,7 @@ def test_a_decorated_class_may_be_made_a_dataclass_with_slots() -> None:
     assert hasattr(Slotted, "enqueue")
 
 
-def test_a_subclass_is_no_job_by_its_base() -> None:
+def test_a_subclass_is_not_a_job_by_its_base() -> None:
     class Louder(SendEmail): ...
 
     assert ClassMetadata.of(Louder) is None
@@ -189,7 +189,7 @@ def test_parentheses_are_not_optional(decorate: Any) -> None:
         async def handle(self: object, job: Job[None]) -> None: ...
 
 
-def test_a_controller_without_parentheses_is_told_how_to_write_it() -> None:
+def test_a_controller_without_parentheses_is_reported_how_to_write_it() -> None:
     with pytest.raises(TypeError, match=r'write @job_controller\("billing"\)'):
 
         @job_controller  # type: ignore[arg-type]  # that is the point

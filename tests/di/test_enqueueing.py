@@ -204,7 +204,7 @@ def test_an_attribute_of_that_name_is_left_alone() -> None:
     assert Free.name == "also mine"
 
 
-def test_a_class_that_is_no_job_has_no_name() -> None:
+def test_a_class_that_is_not_a_job_has_no_name() -> None:
     class Undecorated(SendEmail): ...
 
     assert not hasattr(JobHandler, "job_name")

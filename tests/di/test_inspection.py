@@ -73,7 +73,7 @@ class Store:
     async def handle(self, job: Job[None]) -> None: ...
 
 
-def test_what_a_nested_provider_lacks_is_told_with_the_way_to_it() -> None:
+def test_what_a_nested_provider_lacks_is_reported_with_the_way_to_it() -> None:
     problems = mistakes(
         Serve,
         service=providers.Factory(Service, repository=providers.Factory(Repository)),
@@ -97,8 +97,10 @@ def test_positional_arguments_count_in_their_places() -> None:
         == []
     )
     assert mistakes(Serve, service=providers.Singleton(Service, url="x")) == [
-        "Serve → service: Service → repository: Repository → missing in the arguments of its "
-        "Singleton"
+        (
+            "Serve → service: Service → repository: Repository → missing in the arguments of its "
+            "Singleton"
+        )
     ]
 
 
@@ -109,7 +111,7 @@ def test_positional_arguments_count_in_their_places() -> None:
         lambda: providers.Factory(Service, providers.Factory(Session), "too many", url="x"),
     ],
 )
-def test_what_a_provider_is_given_and_does_not_take_is_told(make: Any) -> None:
+def test_what_a_provider_is_given_and_does_not_take_is_reported(make: Any) -> None:
     problems = mistakes(Serve, service=make())
     assert problems
     assert problems[0].startswith("Serve → service: Service → ")
@@ -202,7 +204,7 @@ def test_what_is_handed_over_as_a_provider_may_get_the_rest_when_it_is_called(gi
     assert mistakes(Open, shop=providers.Factory(Shop, make=make)) == []
 
 
-def test_a_dependency_that_is_not_defined_is_told() -> None:
+def test_a_dependency_that_is_not_defined_is_reported() -> None:
     class Core(containers.DeclarativeContainer):
         session = providers.Dependency(instance_of=Session)
         repository = providers.Factory(Repository, session)
@@ -220,7 +222,7 @@ def test_a_dependency_that_is_not_defined_is_told() -> None:
     assert mistakes(Read, core=defined) == []
 
 
-def test_a_dependencies_container_that_is_not_overridden_is_told() -> None:
+def test_a_dependencies_container_that_is_not_overridden_is_reported() -> None:
     class Services(containers.DeclarativeContainer):
         core = providers.DependenciesContainer()
         repository = providers.Factory(Repository, core.session)
@@ -248,7 +250,7 @@ def test_a_dependencies_container_that_is_not_overridden_is_told() -> None:
         (providers.AbstractCallable, providers.Callable),
     ],
 )
-def test_an_abstract_provider_that_is_not_overridden_is_told(make: Any, concrete: Any) -> None:
+def test_an_abstract_provider_that_is_not_overridden_is_reported(make: Any, concrete: Any) -> None:
     app = application(None, Store, session=make(Session))
     (problem,) = mistakes_in(app, Store)
     assert problem == f"Store → session: Session → its {make.__name__} is not overridden"
@@ -265,7 +267,7 @@ def test_an_abstract_provider_that_is_not_overridden_is_told(make: Any, concrete
     ],
 )
 @pytest.mark.parametrize(
-    ("keep", "keeper"),
+    ("keep", "holder"),
     [
         (lambda session: providers.Singleton(Repository, session), "Singleton"),
         (lambda session: providers.ThreadSafeSingleton(Repository, session), "ThreadSafeSingleton"),
@@ -284,7 +286,7 @@ def test_an_abstract_provider_that_is_not_overridden_is_told(make: Any, concrete
     ],
 )
 def test_what_lives_in_a_run_is_not_kept_by_what_outlives_it(
-    make_session: Any, keep: Any, keeper: str
+    make_session: Any, keep: Any, holder: str
 ) -> None:
     @job(name="read")
     class Read:
@@ -295,7 +297,7 @@ def test_what_lives_in_a_run_is_not_kept_by_what_outlives_it(
     (problem,) = mistakes(Read, kept=keep(make_session()))
     label = f"{Read.__qualname__} → kept: Any"
     assert problem.startswith(label)
-    assert problem.endswith(f"is run-scoped, but the {keeper} of {label} outlives the run")
+    assert problem.endswith(f"is run-scoped, but the {holder} of {label} outlives the run")
 
 
 def test_a_singleton_job_keeps_nothing_of_a_run() -> None:
@@ -363,7 +365,7 @@ def test_a_keeper_is_found_even_if_the_provider_was_seen_without_one() -> None:
     assert problems[0].startswith("Serve → service: Service → ")
 
 
-def test_a_mistake_that_many_jobs_share_is_told_once() -> None:
+def test_a_mistake_that_many_jobs_share_is_reported_once() -> None:
     @job(name="other")
     class Other(Serve): ...
 
@@ -387,7 +389,7 @@ def test_an_override_in_force_is_what_is_looked_at() -> None:
         assert len(mistakes_in(app, Keep)) == 1
 
 
-def test_providers_that_lead_back_to_themselves_are_told() -> None:
+def test_providers_that_lead_back_to_themselves_are_reported() -> None:
     first: Any = providers.Factory(Repository)
     second: Any = providers.Factory(Repository, first)
     first.add_kwargs(session=second)
@@ -498,7 +500,7 @@ class Permissive:
         lambda: providers.Factory(list[int], [1]),
     ],
 )
-def test_what_can_be_called_is_no_mistake(make: Any) -> None:
+def test_what_can_be_called_is_not_a_mistake(make: Any) -> None:
     @job(name="use")
     class Use:
         def __init__(self, it: Any) -> None: ...

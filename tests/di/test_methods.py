@@ -117,7 +117,7 @@ def test_on_the_class_it_knows_its_full_name() -> None:
     assert Wholesale.close_month.job_name == "wholesale.close-month"
 
 
-def test_without_a_controller_or_a_name_it_is_no_job() -> None:
+def test_without_a_controller_or_a_name_it_is_not_a_job() -> None:
     class Undecorated(Billing): ...
 
     @job_controller("unnamed")

@@ -100,7 +100,7 @@ class Application:
 
 @pytest.fixture
 async def app(db: AnyDb) -> AsyncIterator[Application]:
-    """Give an application of which nothing may be left."""
+    """Yield an application, and check that it leaves nothing behind."""
     leftovers = Leftovers()
     app = Application(db)
     yield app
@@ -121,7 +121,7 @@ def a_worker(
     in_a_thread: Callable[[Session], Any],
     **options: Any,
 ) -> type:
-    """Give a job class that acts on its session, on the loop or in a thread."""
+    """Return a job class that uses its session, on the loop or in a thread."""
 
     class Built:
         def __init__(self, session: Session) -> None:
@@ -393,7 +393,7 @@ class TestLifetimes:
 
 class TestTheEnd:
     @each_way
-    async def test_of_a_success_closes_before_the_outcome_is_told(
+    async def test_of_a_success_closes_before_the_outcome_is_reported(
         self, app: Application, kind: str, shape: str
     ) -> None:
         app.add_session(shape)

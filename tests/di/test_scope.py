@@ -1,4 +1,4 @@
-"""What lives as long as one run."""
+"""Run-scoped objects."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async_shape = pytest.mark.parametrize("shape", LATER)
 
 @st.composite
 def graphs(draw: st.DrawFn) -> list[tuple[str, set[int]]]:
-    """Give shapes, each with the positions of those before it that it draws from."""
+    """Generate shapes, each with the positions of its dependencies."""
     shapes = draw(st.lists(st.sampled_from(SHAPES), min_size=1, max_size=6))
     return [
         (shape, draw(st.sets(st.integers(0, position - 1))) if position else set())
@@ -55,7 +55,7 @@ async def sessions() -> Sessions:
 
 @pytest.fixture
 async def complaints() -> list[dict[str, Any]]:
-    """Give what the event loop has to complain of."""
+    """Yield the errors that the event loop reports."""
     heard: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context))
     return heard
@@ -105,7 +105,7 @@ class TestCurrentJob:
         assert await run(call, outer) == ["outer", "inner", "outer"]
 
     @pytest.mark.parametrize("ending", ["returns", "raises"])
-    async def test_is_no_more_after_the_run(self, ending: str) -> None:
+    async def test_is_not_a_more_after_the_run(self, ending: str) -> None:
         async def call() -> None:
             current_job()
             if ending == "raises":
@@ -336,7 +336,7 @@ class TestOpening:
         await asyncio.sleep(0)
         assert not complaints
 
-    async def test_of_what_is_no_manager_says_what_would_be_one(self) -> None:
+    async def test_of_what_is_not_a_manager_is_explained(self) -> None:
         make: Any = lambda: "a string"  # noqa: E731  # a mistake that a type checker would see
         provider = RunScoped[Any](make)
         with pytest.raises(
@@ -486,7 +486,7 @@ class TestClosing:
 
     @any_shape
     @pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
-    async def test_sees_what_is_no_ordinary_failure(
+    async def test_sees_what_is_not_a_ordinary_failure(
         self, sessions: Sessions, shape: str, raised: BaseException
     ) -> None:
         session = RunScoped(sessions.factory(shape))

@@ -1,4 +1,4 @@
-"""The injectable front of Monque."""
+"""`MonqueService`, the injectable API."""
 
 from __future__ import annotations
 

@@ -353,7 +353,7 @@ class TestAController:
 
 
 class TestAMistake:
-    async def test_in_the_wiring_is_told_with_all_the_others_and_nothing_is_opened(
+    async def test_in_the_wiring_is_reported_with_all_the_others_and_nothing_is_opened(
         self, sessions: Sessions
     ) -> None:
         with pytest.raises(WiringError) as raised:
@@ -364,18 +364,18 @@ class TestAMistake:
         )
         assert not sessions.steps
 
-    async def test_of_a_singleton_that_keeps_what_lives_in_a_run_is_told(
+    async def test_of_a_singleton_that_keeps_what_lives_in_a_run_is_reported(
         self, sessions: Sessions
     ) -> None:
         with pytest.raises(WiringError, match=r"Hoarding → session: Session → is run-scoped"):
             await run_job(an_app(sessions), Hoarding)
 
     @pytest.mark.parametrize("target", [Mailer, "send-email", None, SendEmail.handle])
-    async def test_about_what_a_job_is_is_told(self, sessions: Sessions, target: Any) -> None:
+    async def test_about_what_a_job_is_is_reported(self, sessions: Sessions, target: Any) -> None:
         with pytest.raises(WiringError):
             await run_job(an_app(sessions), target)
 
-    async def test_about_what_a_container_is_is_told(self) -> None:
+    async def test_about_what_a_container_is_is_reported(self) -> None:
         for container in (None, {"mailer": Mailer()}, Mailer):
             with pytest.raises((MonqueError, TypeError), match=r"container"):
                 await run_job(container, Bare)  # type: ignore[arg-type]  # the mistake
@@ -755,5 +755,5 @@ class Census:
         self.memory_blocks = sys.getallocatedblocks()
 
     def grown_since(self, before: Census) -> Counter[type]:
-        """Give of what there is more than before, and how much more."""
+        """Return the object types that have grown in number, and by how much."""
         return self.kept - before.kept

@@ -213,7 +213,7 @@ async def test_a_single_mistake_is_one(db: DB) -> None:
     )
 
 
-async def test_a_bad_connection_and_bad_options_are_told_with_the_rest(db: DB) -> None:
+async def test_a_bad_connection_and_bad_options_are_reported_with_the_rest(db: DB) -> None:
     for option in ({"worker_concurrency": 0}, {"worker_concurency": 5}, {"enabled": "yes"}):
         app = application(db, Empty)
         app.monque.options.override(providers.Object(option))
@@ -346,7 +346,7 @@ async def test_what_is_replaced_is_not_asked_for_what_it_needs(db: DB) -> None:
     assert done == ["mail"]
 
 
-def test_a_singleton_that_waits_for_the_start_that_waits_for_it_is_told() -> None:
+def test_a_singleton_that_waits_for_the_start_that_waits_for_it_is_reported() -> None:
     @job(name="wait", scope="singleton")
     class Wait(Right):
         def __init__(self, core: Any = Provide["monque.monque"]) -> None: ...

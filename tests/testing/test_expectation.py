@@ -1,4 +1,4 @@
-"""Which job is the expected one, and which is nearest to it."""
+"""Comparing stored jobs with the expected one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.samples import a_job
 
 
 def expected(**fields: Any) -> Expectation:
-    """Give an expectation that only a name narrows, unless a field says otherwise."""
+    """Return an expectation of a name, and of the given fields."""
     anything = {"name": "welcome", "data": ANY, "unique_key": ANY, "status": JobStatus.ACTIVE}
     return Expectation(**(anything | fields))
 
@@ -77,7 +77,7 @@ def test_data_is_compared_as_it_is_stored(given: object, stored: object) -> None
         ({"a": {"b": 1}}, {"a": 1}, ["data['a'] is 1, not {'b': 1}"]),
     ],
 )
-def test_a_difference_in_the_data_is_told_where_it_is(
+def test_a_difference_in_the_data_is_reported_where_it_is(
     given: object, stored: object, told: list[str]
 ) -> None:
     assert differences(expected(data=given), data=stored) == told
@@ -89,7 +89,7 @@ def test_a_key_none_means_that_there_is_none() -> None:
     assert differences(expected(unique_key="k"), unique_key="l") == ["unique_key is 'l', not 'k'"]
 
 
-def test_everything_that_differs_is_told() -> None:
+def test_everything_that_differs_is_reported() -> None:
     expectation = expected(data=1, unique_key="k")
     assert differences(expectation, name="goodbye", status="failed", data=2) == [
         "the name",
@@ -124,7 +124,7 @@ def test_what_no_job_can_be_is_refused(wrong: dict[str, Any]) -> None:
         expected(**wrong)
 
 
-def test_the_statuses_are_told_in_words() -> None:
+def test_the_statuses_are_reported_in_words() -> None:
     assert expected().state == "pending or processing"
     assert expected(status="failed").state == "failed"
     assert expected(status=None).state == "in any status"

@@ -1,4 +1,4 @@
-"""What a failed assertion says."""
+"""The messages of failed assertions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WELCOME = Expectation("welcome", ANY, ANY, JobStatus.ACTIVE)
 
 
 def complaint(expected: Expectation, stored: list[AnyJob], count: int | None = None) -> list[str]:
-    """Give the lines of the message."""
+    """Return the lines of the message."""
     with pytest.raises(AssertionError) as failed:
         expected.check(stored, count)
     return str(failed.value).splitlines()
@@ -90,7 +90,7 @@ def test_the_nearest_come_first_and_the_farthest_are_only_counted() -> None:
     assert len(lines) == 2 + 2 * 10 + 1
 
 
-def test_of_many_differences_the_first_are_told() -> None:
+def test_of_many_differences_the_first_are_reported() -> None:
     expected = Expectation("welcome", dict.fromkeys("abcdef", 1), ANY, JobStatus.ACTIVE)
     lines = complaint(expected, [a_job(name="welcome", data=dict.fromkeys("abcdef", 2))])
     assert lines[-1] == (

@@ -68,7 +68,7 @@ def test_an_instance_that_runs_goes_on_running(
         assert sync_monque.is_running
 
 
-def test_what_hangs_is_given_up_in_time_and_told(sync_monque: SyncMonque) -> None:
+def test_what_hangs_is_given_up_in_time_and_reported(sync_monque: SyncMonque) -> None:
     release = threading.Event()
 
     @sync_monque.worker("hang")

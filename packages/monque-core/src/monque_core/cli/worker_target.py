@@ -57,7 +57,7 @@ async def open_target(target: str, stack: AsyncExitStack) -> AnyMonque:
     if adapted is not None:
         return await _start(target, adapted, stack)
     if not isinstance(found, _KINDS):
-        raise WorkerTargetError(f"{target} is a {type(found).__name__}; expected {_EXPECTED}")
+        raise WorkerTargetError(f"{target} is of type {type(found).__name__}; expected {_EXPECTED}")
     return found
 
 
