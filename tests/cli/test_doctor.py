@@ -52,7 +52,7 @@ async def test_a_sound_queue_with_a_worker_is_ok(monque: CommandLine, queue: Mon
     assert result.code == 0
     assert set(levels(result).values()) == {"ok"}, result.out
     assert about(result, "instances").startswith("1 alive")
-    assert about(result, "leader").strip() == f"{queue.scheduler_instance_id} leads"
+    assert about(result, "leader").strip() == f"{queue.scheduler_instance_id} is the leader"
     assert about(result, "change streams").startswith("available, and planning is up to date")
     assert "ok       server: MongoDB " in text.out
     assert text.out.endswith("0 problem(s), 0 warning(s)\n")
@@ -101,7 +101,7 @@ async def test_what_is_wrong_is_found_and_ends_with_1(
     assert found["poison jobs"] == "problem"
     assert found["overdue jobs"] == found["instances"] == "warning"
     assert "monque_py_unique of monque_jobs is missing" in about(result, "indexes")
-    assert "monque_py_claim of monque_jobs has another shape" in about(result, "indexes")
+    assert "monque_py_claim of monque_jobs has a different definition" in about(result, "indexes")
     assert "suspect (1)" in about(result, "poison jobs")
     assert "poison (1)" in about(result, "poison jobs")
     assert "forgotten (1)" in about(result, "schedules")
@@ -169,7 +169,7 @@ async def test_what_is_wrong_with_reactive_tasks_is_found(
     assert "invoice (1)" in about(result, "failed tasks")
     assert "invoice (2)" in about(result, "failed tasks")
     assert "monque reactive retry" in about(result, "failed tasks")
-    assert "renamed is not planned any more" in about(result, "reactive tasks")
+    assert "renamed is no longer planned" in about(result, "reactive tasks")
     assert "the task is new" in about(result, "reconciliation")
     assert "invoice (1)" in about(result, "overdue tasks")
     assert "such as 4 of invoice: $abs of a string" in about(result, "parked documents")
@@ -210,7 +210,7 @@ async def test_finished_jobs_that_pile_up_are_reported(
     result = await monque("doctor", "--json")
     assert result.code == 0
     assert levels(result)["retention"] == "warning"
-    assert "about 10000 finished job(s) are stored, and none is ever deleted" in result.out
+    assert "about 10000 finished job(s) are stored, and none is deleted automatically" in result.out
     assert "set job_retention" in about(result, "retention")
 
     await Monque(db, job_retention=JobRetention(completed=60)).initialize()

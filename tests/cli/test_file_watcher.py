@@ -30,7 +30,7 @@ async def test_a_change_starts_it_anew_and_a_mistake_waits_for_the_next(
         await worker.hear(UP)
 
         shop.write_text(good.replace("hello", "welcome"), encoding="utf-8")
-        await worker.hear("shop.py changed, starting anew")
+        await worker.hear("shop.py changed, restarting")
         await worker.hear(UP, 2)
         await queue.enqueue("greet", "Ada")
         await worker.hear("welcome Ada")

@@ -188,7 +188,7 @@ class TestShow:
         result = await monque("jobs", "show", "a" * 24)
 
         assert (result.code, result.out) == (1, "")
-        assert result.err == f"there is no job {'a' * 24}\n"
+        assert result.err == f"job {'a' * 24} does not exist\n"
 
 
 class TestByIds:
@@ -239,7 +239,7 @@ class TestByIds:
         assert result.code == refused.code == 1
         assert result.out == "1 job cancelled\n"
         assert f"cannot cancel job {done.id}: it is completed" in result.err
-        assert f"there is no job {'a' * 24}" in result.err
+        assert f"job {'a' * 24} does not exist" in result.err
         assert [each["id"] for each in json.loads(refused.out)["refused"]] == ids[:2]
 
 
@@ -310,7 +310,7 @@ class TestInBulk:
 
         result = await monque("jobs", "cancel", "--name", "mail", "--yes")
         assert result.out == "2 jobs cancelled\n"
-        assert "1 schedule left alone; --schedules cancels schedules too" in result.err
+        assert "1 schedule skipped; add --schedules to cancel schedules too" in result.err
         assert len(await queue.get_schedules()) == 1
 
         asked = await monque("jobs", "cancel", "--name", "mail", "--schedules", typed="y\n")

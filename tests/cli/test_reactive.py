@@ -118,7 +118,7 @@ class TestList:
         cursor = first.err.split()[-1]
         rest = (await monque("reactive", "list", "--json", "--cursor", cursor)).json
 
-        assert "there are more" in first.err
+        assert "more records: add" in first.err
         assert [task["source_id"] for task in rest["tasks"]] == [17]
         assert rest["has_next"] is False
 
