@@ -72,7 +72,7 @@ class TestWithoutATerminal:
         counts = re.search(r"([\d,]+) jobs enqueued; .*?([\d,]+) completed", done.stdout)
         assert counts is not None, done.stdout + done.stderr
         assert counts[1] == counts[2]
-        assert re.search(r"[1-9]\d* failed runs were tried again", done.stdout)
+        assert re.search(r"[1-9]\d* failed runs were retried", done.stdout)
         assert re.search(r"[1-9]\d* run\(s\) of the schedule", done.stdout)
 
     def test_without_a_mongod_it_says_what_to_do(self) -> None:

@@ -80,7 +80,7 @@ async def test_it_says_at_once_that_it_waits_for_a_server(
         await worker.hear("connecting to MongoDB at 127.0.0.1:")
         await worker.hear("waiting for MongoDB at 127.0.0.1:.*Errno")
         worker.signal(signal.SIGTERM)
-        await worker.hear("stopped before the application had started")
+        await worker.hear("stopped before it was up")
     assert "secret" not in worker.output
 
 
@@ -116,7 +116,7 @@ async def test_an_application_that_does_not_close_in_time_is_left_as_it_is(
     async with monque.start("worker", "slow:make") as worker:
         await worker.hear(UP)
         worker.signal(signal.SIGTERM)
-        await worker.hear("not closed after 5 s")
+        await worker.hear("did not close within 5 s")
         assert await worker.end() == 0, worker.output
     assert "stopped" in worker.output
 

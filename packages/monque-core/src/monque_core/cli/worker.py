@@ -129,7 +129,7 @@ async def _open(
     except TimeoutError:
         if not limit.expired():
             raise
-        logger.info("stopped before the application had started")
+        logger.info("stopped before it was up")
         return None
     finally:
         stop_wait.cancel()
