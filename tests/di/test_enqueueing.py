@@ -137,7 +137,7 @@ async def test_a_subclass_stores_jobs_of_its_own_name_or_none(db: DB) -> None:
 
     monque = Monque(db, **NO_POLLS)
     await Louder.enqueue(monque, {"to": "ada"})
-    with pytest.raises(TypeError, match=r'Undecorated is no job: it needs a @job\("…"\)'):
+    with pytest.raises(TypeError, match=r'Undecorated is not a job: decorate it with @job\("…"\)'):
         await Undecorated.enqueue(monque, {"to": "ada"})
     assert [job.name for job in await stored_jobs(db)] == ["louder"]
 
@@ -145,7 +145,7 @@ async def test_a_subclass_stores_jobs_of_its_own_name_or_none(db: DB) -> None:
 async def test_a_job_of_no_controller_is_not_stored(db: DB) -> None:
     class Undecorated(Billing): ...
 
-    with pytest.raises(TypeError, match=r"Undecorated\.charge is no job"):
+    with pytest.raises(TypeError, match=r"Undecorated\.charge is not a job"):
         await Undecorated.charge.enqueue(Monque(db, **NO_POLLS), 5)
     assert await stored_jobs(db) == []
 
@@ -189,9 +189,11 @@ def test_an_attribute_of_that_name_is_left_alone() -> None:
     assert Free.name == "also mine"
 
 
-def test_a_class_that_is_no_job_has_no_name() -> None:
+def test_a_class_that_is_not_a_job_has_no_name() -> None:
     class Undecorated(SendEmail): ...
 
     assert not hasattr(JobHandler, "job_name")
-    with pytest.raises(AttributeError, match=r'Undecorated is no job: it needs a @job\("…"\)'):
+    with pytest.raises(
+        AttributeError, match=r'Undecorated is not a job: decorate it with @job\("…"\)'
+    ):
         _ = Undecorated.job_name

@@ -1,4 +1,4 @@
-"""The injectable front of Monque."""
+"""`MonqueService`, the injectable API."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ class TestDisabled:
         container = MonqueContainer(options={"enabled": False})
         async with lifespan(container):
             for name in FORWARDED:
-                with pytest.raises(MonqueError, match=r"disabled.*enabled is False"):
+                with pytest.raises(MonqueError, match=r"disabled: set the option enabled to True"):
                     await _called(container.service(), name)
             with pytest.raises(MonqueError, match="disabled"):
                 _ = container.service().is_healthy

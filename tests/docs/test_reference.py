@@ -463,7 +463,7 @@ def test_max_retries_is_everywhere_the_number_of_runs_in_all() -> None:
 
     assert "number of runs in all" in " ".join((inspect.getdoc(Monque.enqueue) or "").split())
     told = CliRunner().invoke(app, ["enqueue", "--help"]).output
-    assert re.search(r"--max-retries .*Runs in all", told)
+    assert re.search(r"--max-retries .*Maximum number of runs", told)
     for refuse in (lambda: Options.parse({"max_retries": 0}), lambda: check_max_retries(0)):
         with pytest.raises(ValueError, match="the number of runs in all"):
             refuse()

@@ -1,4 +1,17 @@
-"""Monque's jobs as classes, built and wired by dependency-injector."""
+"""Job classes for monque, built by dependency-injector.
+
+What lives here: decorators that make a class a job, and `MonqueContainer`, which runs those jobs
+inside an application container.
+
+At import time, `decorators` attach `metadata` to classes and methods. At startup, `lifespan`
+initializes the resources of the application and then `runtime`: `discovery` finds the decorated
+classes, `registry` turns them into jobs, `building` plans each constructor from `provider_index`,
+`inspection` checks the providers behind it, and `workers` registers the handlers. Every mistake
+found on the way is reported in one `WiringError`. During a run, `workers` opens a `RunScope`,
+builds the class in it and calls its method; `scope` closes what the run opened.
+
+This package uses only the public API of `monque_core`.
+"""
 
 from typing import TYPE_CHECKING
 
