@@ -196,7 +196,7 @@ class TestKeywords:
         )
 
     def test_that_resemble_none_come_with_all_there_are(self) -> None:
-        with pytest.raises(TypeError, match=r": known are delay, priority$"):
+        with pytest.raises(TypeError, match=r": known are priority, delay$"):
             check_keywords("enqueue", {"zzz": 1}, ("priority", "delay"))
 
 

@@ -95,10 +95,10 @@ class Producer(ABC):
         key = unique_key if callable(unique_key) else None
 
         def draft() -> list[Job[T]]:
-            first_options: EnqueueOptions = {
-                **options,
-                "unique_key": unique_key(items[0]) if callable(unique_key) else unique_key,
-            }
+            first_key = (
+                check_unique_key(unique_key(items[0])) if callable(unique_key) else unique_key
+            )
+            first_options: EnqueueOptions = {**options, "unique_key": first_key}
             first = draft_job(name, items[0], first_options, now=self._now(), limits=self._limits)
             return [first, *draft_like(first, items[1:], key, self._limits)]
 

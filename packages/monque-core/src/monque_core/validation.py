@@ -63,7 +63,7 @@ def refusal(
 
 def unknown_option(name: object, known: Collection[str]) -> ValueError:
     """Return the error for an option that does not exist, with the one that may be meant."""
-    return ValueError(f"unknown option {brief_repr(name)}: {_hint(name, known)}")
+    return ValueError(f"unknown option {brief_repr(name)}: {_hint(name, sorted(known))}")
 
 
 def check_keywords(function: str, given: Collection[str], known: Collection[str]) -> None:
@@ -238,7 +238,7 @@ def _utf16_units(text: str) -> int:
 
 def _hint(name: object, known: Collection[str]) -> str:
     close = suggestion(name, known)
-    return f"did you mean {close!r}?" if close else f"known are {', '.join(sorted(known))}"
+    return f"did you mean {close!r}?" if close else f"known are {', '.join(known)}"
 
 
 def _in_words(duration: timedelta) -> str:
