@@ -87,7 +87,7 @@ class TestUsage:
             (["jobs", "list", "--older-than", "soon"], "such as 90s, 15m, 1h30m or 7d"),
             (["jobs", "list", "--newer-than", "2030-01-01T00:00"], "has no time zone"),
             (["jobs", "list", "--name", ""], "is blank"),
-            (["jobs", "list", "--cursor", "made-up"], "begin again without one"),
+            (["jobs", "list", "--cursor", "made-up"], "begin again without a cursor"),
             (["jobs", "show", "7"], "24 hex digits"),
             (["jobs", "cancel", "7"], "24 hex digits"),
             (["jobs", "cancel"], "say which jobs to cancel"),
