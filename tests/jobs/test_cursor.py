@@ -118,7 +118,8 @@ def test_it_is_valid_for_one_query_only(other: str) -> None:
 
 @pytest.mark.parametrize("text", [5, b"abc", ["abc"], {"cursor": 1}, ObjectId()])
 def test_it_must_be_a_text(text: object) -> None:
-    with pytest.raises(InvalidCursorError, match=f"must be a text, not {type(text).__name__}"):
+    expected = f"a cursor must be a text, not {type(text).__name__}"
+    with pytest.raises(InvalidCursorError, match=expected):
         Cursor.decode(text, LIST)
 
 
