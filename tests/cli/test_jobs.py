@@ -222,7 +222,7 @@ class TestByIds:
         all_done = await monque("jobs", "cancel", str(first.id), "--json")
 
         assert (again.code, again.out) == (0, "0 jobs cancelled\n")
-        assert again.err == f"job {first.id} was cancelled already\n"
+        assert again.err == f"job {first.id} was already cancelled\n"
         assert (both.code, both.out) == (0, "1 job cancelled\n")
         assert all_done.json == {"action": "cancel", "changed": 0, "refused": []}
 

@@ -29,7 +29,7 @@ class Mailer:
 
 @job(name="send-email", concurrency=10)
 class SendEmail(JobHandler[str]):
-    """Say hello."""
+    """Print a greeting."""
 
     def __init__(self, mailer: Mailer) -> None:
         self.mailer = mailer
@@ -69,7 +69,7 @@ def test_a_decorator_gives_back_the_very_class() -> None:
 def test_nothing_that_identifies_a_class_is_changed() -> None:
     assert SendEmail.__name__ == "SendEmail"
     assert SendEmail.__module__ == __name__
-    assert SendEmail.__doc__ == "Say hello."
+    assert SendEmail.__doc__ == "Print a greeting."
     assert SendEmail.__mro__ == (SendEmail, *JobHandler.__mro__)
 
 
