@@ -145,7 +145,7 @@ class TestItsMethods:
             assert await service.retry_reactive_tasks(collection="orders", source_id=1) == 1
             await service.reconcile("invoice")
             stats = await service.get_reactive_stats()
-            with pytest.raises(MonqueError, match="no reactive task 'unknown'"):
+            with pytest.raises(MonqueError, match="unknown reactive task 'unknown'"):
                 await service.reconcile("unknown")
         assert [(one.name, one.pending, one.completed) for one in stats.tasks] == [
             ("invoice", 1, 1)

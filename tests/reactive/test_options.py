@@ -64,7 +64,7 @@ async def test_an_unknown_option_is_refused_with_the_name_the_caller_used(monque
     with pytest.raises(TypeError, match="did you mean 'concurrency'"):
         monque.reactive("orders", **options)
     options = {"name": "invoice", "zzz": 1}
-    with pytest.raises(TypeError, match="'zzz': known are cleanup, concurrency, "):
+    with pytest.raises(TypeError, match="'zzz': known are name, watch, filter, "):
         monque.reactive("orders", **options)
     options = {}
     with pytest.raises(TypeError, match=r"^reactive\(\) needs the name of the task"):
