@@ -1,4 +1,4 @@
-"""What the documentation site needs beyond Markdown, so that the pages read well on GitHub too."""
+"""MkDocs hooks: adapt pages that are written for GitHub to the documentation site."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _EXAMPLES = "examples.md"
 _KIND = re.compile(r"^(```\w+) [a-z]+$", re.MULTILINE)
 _YAML = re.compile(r"^```yaml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _TO_EXAMPLES = re.compile(r"\]\((?:\.\./)+examples/([^)]+)\)")
-_AMONG_EXAMPLES = re.compile(r"\]\(([^)#:]+\.py)\)")
+_BETWEEN_EXAMPLES = re.compile(r"\]\(([^)#:]+\.py)\)")
 _OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(?:packages|tests)[^)]*\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the examples: what their README says, and the sources that it links to."""
+    """Add a page with the README and the sources of the examples."""
     place = _ROOT / "examples"
     text = (place / "README.md").read_text(encoding="utf-8")
-    text = _AMONG_EXAMPLES.sub(lambda link: f"](#{_anchor(link[1])})", text)
+    text = _BETWEEN_EXAMPLES.sub(lambda link: f"](#{_anchor(link[1])})", text)
     sources = "".join(
         f"### `{path.relative_to(place).as_posix()}`\n\n"
         f"```python\n{path.read_text(encoding='utf-8')}```\n\n"
@@ -40,27 +40,27 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Drop what only the test suite and GitHub understand, and lead links to where things are.
+    """Remove markup for the test suite, and rewrite links to files outside of `docs/`.
 
-    A second word after the language of a fence tells the suite how to run it. Other files outside
-    of `docs/` are not on the site.
+    The second word of a code fence is for the test suite. Links to files that are not on the site
+    become plain text.
     """
     for block in _YAML.findall(markdown):
         try:
             yaml.safe_load(block)
         except yaml.YAMLError as error:
-            raise PluginError(f"{page.file.src_uri} shows what is no YAML: {error}") from error
+            raise PluginError(f"{page.file.src_uri} contains invalid YAML: {error}") from error
     up = "../" * page.file.src_uri.count("/")
 
-    def lead(link: re.Match[str]) -> str:
+    def rewrite(link: re.Match[str]) -> str:
         anchor = "" if link[1] == "README.md" else f"#{_anchor(link[1])}"
         return f"]({up}{_EXAMPLES}{anchor})"
 
-    return _OUTSIDE.sub(r"\1", _TO_EXAMPLES.sub(lead, _KIND.sub(r"\1", markdown)))
+    return _OUTSIDE.sub(r"\1", _TO_EXAMPLES.sub(rewrite, _KIND.sub(r"\1", markdown)))
 
 
 def slugify(heading: str, separator: str) -> str:
-    """Name an anchor as GitHub does."""
+    """Return the anchor of a heading, as GitHub generates it."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", separator)
 
 

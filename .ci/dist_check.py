@@ -1,8 +1,8 @@
-"""Build the distributions and try them as a stranger gets them: `make dist-check`.
+"""Build the distributions and test them in empty environments: `make dist-check`.
 
-Each Python that we support gets an empty environment with the built files in it: the sdists bare,
-then the sdists and at last the wheels with all extras, each time with a run of the examples. One
-that is missing makes it fail, after the others. Give interpreters as arguments to choose them.
+For each supported Python version: install the sdists without extras, then the sdists and the wheels
+with all extras, and run the examples. A missing interpreter fails the check after the others have
+run. Pass interpreters as arguments to choose them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ IMPORTS = "import monque_core, monque_di, monque_core.events, monque_core.reacti
 
 
 def run(*command: object, cwd: Path = ROOT) -> None:
-    """Run a command that has to succeed, without what the shell has set for Python."""
+    """Run a command that must succeed, without the Python variables of the shell."""
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -39,14 +39,14 @@ def run(*command: object, cwd: Path = ROOT) -> None:
 
 
 def project(package: str) -> dict[str, Any]:
-    """Give what a package says of itself."""
+    """Return the `project` table of a package."""
     manifest = (ROOT / "packages" / package / "pyproject.toml").read_text(encoding="utf-8")
-    told: dict[str, Any] = tomllib.loads(manifest)["project"]
-    return told
+    table: dict[str, Any] = tomllib.loads(manifest)["project"]
+    return table
 
 
 def build(package: str) -> tuple[Path, Path]:
-    """Build a package; give its wheel and its sdist."""
+    """Build a package; return its wheel and its sdist."""
     place = FILES / package
     shutil.rmtree(place, ignore_errors=True)
     run(sys.executable, "-m", "hatch", "--quiet", "build", place, cwd=ROOT / "packages" / package)
@@ -56,7 +56,7 @@ def build(package: str) -> tuple[Path, Path]:
 
 
 def inspect(package: str, wheel: Path, sdist: Path) -> None:
-    """Compare what was built with what is in git: nothing is missing, nothing is too much."""
+    """Check that wheel and sdist contain exactly the files in git."""
     source = f"packages/{package}/src/"
     listed = subprocess.check_output(["git", "ls-files", source], cwd=ROOT, text=True)
     expected = {path.removeprefix(source) for path in listed.split()}
@@ -73,14 +73,16 @@ def inspect(package: str, wheel: Path, sdist: Path) -> None:
     sources = {name.removeprefix("src/") for name in names - BESIDE_SOURCES}
     assert sources == expected, f"the sdist differs: {sources ^ expected}"
     version = project(package)["version"]
-    told = re.findall(r"\nClassifier: Programming Language :: Python :: (3\.\d+)(?=\n)", metadata)
-    assert tuple(told) == VERSIONS, f"the classifiers tell of {told}"
+    versions = re.findall(
+        r"\nClassifier: Programming Language :: Python :: (3\.\d+)(?=\n)", metadata
+    )
+    assert tuple(versions) == VERSIONS, f"the classifiers list {versions}"
     assert f"\nVersion: {version}\n" in metadata
     print(f"{package} {version}: {len(expected)} files in wheel and sdist", flush=True)
 
 
 def interpreters() -> dict[str, str | None]:
-    """Give one interpreter of each version we support, as far as this machine has them."""
+    """Return an interpreter for each supported version, None if this machine has none."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     found: dict[str, str | None] = {}
     for version in VERSIONS:
@@ -90,17 +92,19 @@ def interpreters() -> dict[str, str | None]:
 
 
 def _is(interpreter: str, version: str) -> bool:
-    """Tell whether it is of a version, and can make environments."""
-    ask = "import ensurepip, sys; print('%d.%d' % sys.version_info[:2])"
+    """Whether an interpreter has this version and can create environments."""
+    code = "import ensurepip, sys; print('%d.%d' % sys.version_info[:2])"
     try:
-        told = subprocess.run([interpreter, "-c", ask], capture_output=True, text=True, check=True)
+        printed = subprocess.run(
+            [interpreter, "-c", code], capture_output=True, text=True, check=True
+        )
     except (OSError, subprocess.CalledProcessError):
         return False
-    return told.stdout.strip() == version
+    return printed.stdout.strip() == version
 
 
 def try_out(interpreter: str, wheels: dict[str, Path], sdists: dict[str, Path]) -> None:
-    """Install into an empty environment, bare and then whole, and run the examples."""
+    """Install without and with extras into an empty environment, and run the examples."""
     place = WORK / "python"
     shutil.rmtree(place, ignore_errors=True)
     run(interpreter, "-m", "venv", place)
@@ -126,7 +130,7 @@ def try_out(interpreter: str, wheels: dict[str, Path], sdists: dict[str, Path]) 
 
 
 def main() -> None:
-    """Build, look, and try with every Python that we support."""
+    """Build, inspect, and test with every supported Python."""
     built = {package: build(package) for package in PACKAGES}
     for package, files in built.items():
         inspect(package, *files)
@@ -137,10 +141,10 @@ def main() -> None:
     for interpreter in filter(None, chosen.values()):
         try_out(interpreter, wheels, sdists)
     missing = [version for version, interpreter in chosen.items() if interpreter is None]
-    print(f"tried with {', '.join(sorted(chosen.keys() - missing)) or 'none'}")
+    print(f"tested with {', '.join(sorted(chosen.keys() - missing)) or 'none'}")
     print(f"the files are in {FILES.relative_to(ROOT)}")
     if missing:
-        sys.exit(f"not tried, since there is no such interpreter: Python {', '.join(missing)}")
+        sys.exit(f"not tested, interpreter not found: Python {', '.join(missing)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The MongoDB of the examples."""
+"""The connection of the examples to MongoDB."""
 
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -11,7 +11,7 @@ from monque_core import LocalMongo
 
 
 def mongodb_uri() -> Iterator[str]:
-    """Give MONGODB_URI or, where it is not set, a server that lives as long as the example."""
+    """Yield MONGODB_URI or, if it is not set, the URI of a temporary server."""
     if "MONGODB_URI" in os.environ:
         yield os.environ["MONGODB_URI"]
     else:
@@ -20,6 +20,6 @@ def mongodb_uri() -> Iterator[str]:
 
 
 async def connect(uri: str) -> AsyncIterator[AsyncDatabase[dict[str, Any]]]:
-    """Give the database that the URI names, or "shop"."""
+    """Yield the database that the URI names, or "shop"."""
     async with AsyncMongoClient[dict[str, Any]](uri) as client:
         yield client.get_default_database("shop")

@@ -149,7 +149,7 @@ class TestOneJob:
     async def test_with_a_bad_id_is_refused_before_anything_is_touched(
         self, db: Db, monque: Monque, action: str, job_id: Any
     ) -> None:
-        with pytest.raises(InvalidJobError, match="is not the id of a job: an ObjectId or its 24"):
+        with pytest.raises(InvalidJobError, match="must be the id of a job, an ObjectId or its 24"):
             await SINGLE[action](monque, job_id)
         assert await db.list_collection_names() == []
 

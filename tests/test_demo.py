@@ -16,10 +16,10 @@ from bson import ObjectId
 
 from monque_core import Job, JobStatus, Monque
 from monque_core.demo import __main__ as command
-from monque_core.demo.audit import Audit, Verdict
-from monque_core.demo.meter import Meter
-from monque_core.demo.show import MinuteClock, Report
-from monque_core.demo.view import Lines
+from monque_core.demo.audit import Audit, AuditResult
+from monque_core.demo.demo import MinuteClock, Report
+from monque_core.demo.metrics import DemoMetrics
+from monque_core.demo.view import PlainView
 from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class TestWithoutATerminal:
         counts = re.search(r"([\d,]+) jobs enqueued; .*?([\d,]+) completed", done.stdout)
         assert counts is not None, done.stdout + done.stderr
         assert counts[1] == counts[2]
-        assert re.search(r"[1-9]\d* failed runs were tried again", done.stdout)
+        assert re.search(r"[1-9]\d* failed runs were retried", done.stdout)
         assert re.search(r"[1-9]\d* run\(s\) of the schedule", done.stdout)
 
     def test_without_a_mongod_it_says_what_to_do(self) -> None:
@@ -131,7 +131,7 @@ class TestInATerminal:
         monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
         monkeypatch.setitem(sys.modules, "rich.console", None)
 
-        assert isinstance(command._choose_view(plain=False)(), Lines)
+        assert isinstance(command._choose_view(plain=False)(), PlainView)
         assert "pip install 'monque-core[demo]'" in capsys.readouterr().err
 
 
@@ -154,7 +154,7 @@ class TestTheAudit:
     async def test_a_job_that_never_ran_is_lost(self, books: Books) -> None:
         job = await books.stored(status=JobStatus.PENDING)
 
-        assert await books.check() == Verdict(lost=frozenset({job.id}), doubled=frozenset())
+        assert await books.check() == AuditResult(lost=frozenset({job.id}), duplicated=frozenset())
 
     async def test_a_job_that_ran_but_is_not_completed_is_lost(self, books: Books) -> None:
         job = await books.stored(status=JobStatus.PROCESSING, claims=1)
@@ -179,13 +179,13 @@ class TestTheAudit:
         await books.run(job)
         await books.run(job)
 
-        assert await books.check() == Verdict(lost=frozenset(), doubled=frozenset({job.id}))
+        assert await books.check() == AuditResult(lost=frozenset(), duplicated=frozenset({job.id}))
 
     async def test_a_job_with_more_claims_than_ends_is_a_duplicate_run(self, books: Books) -> None:
         job = await books.stored(status=JobStatus.COMPLETED, claims=2)
         await books.run(job)
 
-        assert (await books.check()).doubled == {job.id}
+        assert (await books.check()).duplicated == {job.id}
 
     async def test_a_run_that_was_cancelled_counts(self, books: Books) -> None:
         job = await books.stored(status=JobStatus.COMPLETED, claims=1)
@@ -193,7 +193,7 @@ class TestTheAudit:
             await books.audit.count_run(job, _cancelled)
         await books.run(job)
 
-        assert (await books.check()).doubled == {job.id}
+        assert (await books.check()).duplicated == {job.id}
 
     async def test_a_schedule_may_run_at_every_tick_but_once(self, books: Books) -> None:
         job = await books.stored(status=JobStatus.PENDING, repeatInterval="* * * * *")
@@ -203,7 +203,7 @@ class TestTheAudit:
         assert (await books.check()).is_good
 
         await books.run(job)
-        assert (await books.check()).doubled == {job.id}
+        assert (await books.check()).duplicated == {job.id}
 
     async def test_a_schedule_that_is_gone_is_lost(self, books: Books) -> None:
         job = await books.stored(status=JobStatus.PENDING, repeatInterval="* * * * *")
@@ -211,36 +211,36 @@ class TestTheAudit:
 
         assert (await books.check()).lost == {job.id}
 
-    @pytest.mark.parametrize(("lost", "doubled"), [(1, 0), (0, 1), (2, 3)])
+    @pytest.mark.parametrize(("lost", "duplicated"), [(1, 0), (0, 1), (2, 3)])
     async def test_a_bad_verdict_is_printed_and_fails_the_command(
         self,
         lost: int,
-        doubled: int,
+        duplicated: int,
         db: AsyncDatabase[dict[str, Any]],
         monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture[str],
     ) -> None:
         clock = MinuteClock(1.0)
-        verdict = Verdict(
+        result = AuditResult(
             frozenset(ObjectId() for _ in range(lost)),
-            frozenset(ObjectId() for _ in range(doubled)),
+            frozenset(ObjectId() for _ in range(duplicated)),
         )
         report = Report(
             seconds=1.0,
             total=9,
             counts={},
-            meter=Meter(Monque(db), clock, quiet=()),
-            ticks=0,
-            verdict=verdict,
+            metrics=DemoMetrics(Monque(db), clock, quiet=()),
+            schedule_runs=0,
+            result=result,
         )
 
-        async def perform(*_: object) -> Report:
+        async def run_demo(*_: object) -> Report:
             return report
 
-        monkeypatch.setattr(command, "perform", perform)
+        monkeypatch.setattr(command, "run_demo", run_demo)
 
         assert await asyncio.to_thread(command.main, []) == 1
-        assert f"{lost} job(s) lost, {doubled} ran more than once" in capsys.readouterr().out
+        assert f"{lost} job(s) lost, {duplicated} ran more than once" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("seconds", [0.5, 8.0, 59.0])
@@ -289,7 +289,7 @@ class Books:
         else:
             await self.audit.count_run(job, _succeeding)
 
-    async def check(self) -> Verdict:
+    async def check(self) -> AuditResult:
         """Compare the expectations with the collection."""
         return await self.audit.check(self.collection)
 

@@ -21,9 +21,10 @@ from monque_core.display import (
     suggestion,
     to_json,
 )
-from monque_core.jobs.rules import check_name, check_priority, check_timeout, check_unique_key
+from monque_core.jobs.fields import check_priority, check_timeout, check_unique_key
 from monque_core.options import Options
 from monque_core.tasks.selector import TaskSelector
+from monque_core.validation import check_name
 
 quick = settings(derandomize=True, deadline=None, max_examples=300)
 

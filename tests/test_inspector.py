@@ -98,7 +98,7 @@ class TestGetJob:
 
     @pytest.mark.parametrize("job_id", ["", "abc", "z" * 24, b"a" * 12, 5, None, {"$ne": 1}])
     async def test_refuses_what_is_no_id(self, db: Db, monque: Monque, job_id: Any) -> None:
-        with pytest.raises(InvalidJobError, match="an ObjectId or its 24 hex digits are expected"):
+        with pytest.raises(InvalidJobError, match="the id of a job, an ObjectId or its 24 hex"):
             await monque.get_job(job_id)
         assert await db.list_collection_names() == []
 

@@ -259,7 +259,7 @@ BAD_JOBS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"data": NoBson()}, InvalidJobError, "data"),
     ({"data": {1: "keys are texts"}}, InvalidJobError, "data"),
     ({"data": "x" * 101}, PayloadTooLargeError, "at most 100"),
-    ({"run_at": NAIVE}, InvalidJobError, "make it aware, for example"),
+    ({"run_at": NAIVE}, InvalidJobError, "this has no time zone"),
     ({"run_at": "tomorrow"}, InvalidJobError, "run_at"),
     ({"run_at": TOMORROW, "delay": 5}, InvalidJobError, "not both"),
     ({"delay": -1}, InvalidJobError, "negative"),
@@ -575,3 +575,26 @@ class TestPing:
                 await asyncio.to_thread(leave)
                 assert not await monque.ping()
                 assert not monque.is_connected
+
+
+@pytest.mark.parametrize("method", ["enqueue", "enqueue_many"])
+async def test_an_option_that_does_not_exist_comes_with_the_one_that_is_meant(
+    db: AsyncDatabase[dict[str, Any]], method: str
+) -> None:
+    monque = Monque(db)
+    options: dict[str, Any] = {"prioritty": 3}
+    with pytest.raises(TypeError) as caught:
+        await getattr(monque, method)("a", [1], **options)
+    assert str(caught.value) == (
+        f"{method}() got an unexpected keyword argument 'prioritty': did you mean 'priority'?"
+    )
+    assert await db.list_collection_names() == []
+
+
+async def test_a_key_function_gives_every_item_a_key(db: AsyncDatabase[dict[str, Any]]) -> None:
+    monque = Monque(db)
+    key: Any = {1: "one", 2: None}.get
+    for items in ([2, 1], [1, 2]):
+        with pytest.raises(InvalidJobError, match=r"^unique_key=None .* of type NoneType$"):
+            await monque.enqueue_many("a", items, unique_key=key)
+    assert await db.list_collection_names() == []

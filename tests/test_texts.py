@@ -9,11 +9,12 @@ import pytest
 from bson import Code
 
 from monque_core import InvalidCronError, InvalidJobError, JobSelector, Monque
-from monque_core.jobs.rules import check_id, check_name, check_unique_key
+from monque_core.jobs.fields import check_unique_key
 from monque_core.options import Options
 from monque_core.tasks.definition import define
 from monque_core.tasks.selector import TaskSelector
 from monque_core.texts import is_collection_name, is_text
+from monque_core.validation import check_id, check_name
 from tests.support.stored import jobs_in
 
 if TYPE_CHECKING:
@@ -61,11 +62,11 @@ async def test_bson_code_is_refused_as_a_name_or_key(
     db: AsyncDatabase[dict[str, Any]],
 ) -> None:
     monque = Monque(db)
-    with pytest.raises(InvalidJobError, match="is a Code"):
+    with pytest.raises(InvalidJobError, match="is of type Code"):
         await monque.enqueue(Code("mail"), None)
-    with pytest.raises(InvalidJobError, match="is a Code"):
+    with pytest.raises(InvalidJobError, match="is of type Code"):
         await monque.enqueue("mail", None, unique_key=Code("k"))
-    with pytest.raises(InvalidJobError, match="is a Code"):
+    with pytest.raises(InvalidJobError, match="is of type Code"):
         await monque.enqueue_many("mail", [Code("a"), Code("b")], unique_key=lambda key: key)
     with pytest.raises(InvalidCronError):
         await monque.schedule(Code("@daily"), "mail", None)

@@ -1,27 +1,32 @@
-"""A service that does nothing but run schedules: `make example NAME=cron_service`.
+"""A service that only runs schedules: `make example NAME=cron_service`.
 
-Start it on as many machines as you like, with one MONGODB_URI: each tick runs once. What is no
-longer among the chores is no longer scheduled.
+Start it on any number of machines with the same MONGODB_URI: each occurrence runs once. Schedules
+that are removed from `schedules.py` are unscheduled at the next start.
 """
 
 import asyncio
 from contextlib import asynccontextmanager, contextmanager
 
-from examples.cron_service.chores import CHORES
+from examples.cron_service.schedules import SCHEDULES
 from examples.mongodb import connect, mongodb_uri
 from monque_core import Monque
 
 
 async def declare(monque: Monque) -> None:
-    """Bring the stored schedules up to date: safe at every start of every process."""
-    for chore in CHORES:
-        monque.worker(chore.name, chore.handler)
+    """Create, update and remove the stored schedules; safe at every start of every process."""
+    for schedule in SCHEDULES:
+        monque.worker(schedule.name, schedule.handler)
         await monque.schedule(
-            chore.cron, chore.name, None, unique_key="chore", timezone=chore.timezone
+            schedule.cron,
+            schedule.name,
+            None,
+            unique_key="cron_service",
+            timezone=schedule.timezone,
         )
+    declared = {schedule.name for schedule in SCHEDULES}
     for job in await monque.get_schedules():
-        if job.unique_key == "chore" and job.name not in {chore.name for chore in CHORES}:
-            await monque.unschedule(job.name, "chore")
+        if job.unique_key == "cron_service" and job.name not in declared:
+            await monque.unschedule(job.name, "cron_service")
             print(f"{job.name} is no longer scheduled", flush=True)
 
 

@@ -37,21 +37,21 @@ Queue = Annotated[MonqueService, Depends(queue)]
 
 @app.post("/customers/{address}", status_code=status.HTTP_202_ACCEPTED)
 async def sign_up(address: str, queue: Queue) -> str:
-    """Welcome a customer: one mail waits, however often this is called."""
+    """Welcome a customer; repeated calls enqueue only one mail."""
     job = await SendEmail.enqueue(queue, {"to": address, "text": "welcome"}, unique_key=address)
     return str(job.id)
 
 
 @app.post("/customers/{address}/orders", status_code=status.HTTP_202_ACCEPTED)
 async def order(address: str, cents: int, queue: Queue) -> str:
-    """Take an order, to be charged soon."""
+    """Take an order, and charge it in a job."""
     job = await Billing.charge.enqueue(queue, {"customer": address, "cents": cents})
     return str(job.id)
 
 
 @app.get("/health")
 async def health(queue: Queue, response: Response) -> dict[str, bool]:
-    """Tell a load balancer whether jobs run here."""
+    """Report to a load balancer whether jobs run in this process."""
     if not queue.is_healthy:
         response.status_code = status.HTTP_503_SERVICE_UNAVAILABLE
     return {"healthy": queue.is_healthy}

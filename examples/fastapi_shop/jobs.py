@@ -1,4 +1,4 @@
-"""The jobs of the shop, and what they need."""
+"""The jobs of the shop and their dependencies."""
 
 from collections.abc import AsyncIterator
 from typing import Any, TypedDict
@@ -28,7 +28,7 @@ class Mailer:
 
 
 async def transaction(db: Database) -> AsyncIterator[AsyncClientSession]:
-    """Give a session whose transaction is committed if the run succeeds, and aborted if not."""
+    """Yield a session; its transaction is committed if the run succeeds, otherwise aborted."""
     async with db.client.start_session() as session, await session.start_transaction():
         yield session
 
@@ -50,14 +50,14 @@ class Billing:
 
     @job("charge")
     async def charge(self, job: Job[Order]) -> None:
-        """Book an order: once, however often this runs."""
+        """Book an order; repeated runs book it once."""
         await self.ledger.update_one(
             {"_id": job.id}, {"$setOnInsert": job.data}, upsert=True, session=self.session
         )
 
     @cron("0 0 1 * *", name="close-month", timezone="Europe/Berlin")
     async def close_month(self, job: Job[None]) -> None:
-        """Close what has been booked until now."""
+        """Close all open bookings."""
         await self.ledger.update_many(
             {"closed": None}, {"$set": {"closed": job.next_run_at}}, session=self.session
         )

@@ -1,4 +1,4 @@
-"""Flask and MongoEngine, with a worker beside the web: `make example NAME=flask_mongoengine`.
+"""Flask and MongoEngine, with a separate worker process: `make example NAME=flask_mongoengine`.
 
 Then `curl -X POST localhost:8000/customers/ada@shop.example`.
 """
@@ -18,8 +18,8 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     with contextmanager(mongodb_uri)() as uri:
         os.environ["MONGODB_URI"] = uri
-        # Ctrl-C reaches all processes of the terminal, and a second signal would end the worker in
-        # the midst of its jobs. So it never sees that one, and is told once, below.
+        # Ctrl-C reaches all processes of the terminal, and a second signal would kill the worker
+        # during its jobs. So it ignores Ctrl-C and gets one SIGTERM below.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         worker = subprocess.Popen([sys.executable, "-m", "examples.flask_mongoengine.worker"])
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -28,5 +28,5 @@ if __name__ == "__main__":
         finally:
             worker.terminate()
             worker.wait()
-            # While there is a MongoDB to say goodbye to.
+            # Disconnect while MongoDB is still running.
             mongoengine.disconnect()

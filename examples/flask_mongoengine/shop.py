@@ -1,4 +1,4 @@
-"""What the web process and the worker process have in common."""
+"""The model and the queue, used by the web process and the worker process."""
 
 import atexit
 import os
@@ -17,7 +17,7 @@ class Customer(mongoengine.Document):  # type: ignore[misc]  # MongoEngine has n
 
 
 def make_queue() -> SyncMonque:
-    """Connect MongoEngine to the database that MONGODB_URI names, or to "shop"; share it."""
+    """Connect MongoEngine to MONGODB_URI, and return a queue on the same connection."""
     mongoengine.connect("shop", host=os.environ["MONGODB_URI"], uuidRepresentation="standard")
     atexit.register(mongoengine.disconnect)
     queue = SyncMonque(get_db())
@@ -26,7 +26,7 @@ def make_queue() -> SyncMonque:
 
 
 def welcome(job: Job[str]) -> None:
-    """Welcome a customer, in a thread: MongoEngine blocks."""
+    """Welcome a customer; a plain function runs in a thread, so MongoEngine may block."""
     customer = Customer.objects.get(address=job.data)
     print(f"To {job.data}: welcome", flush=True)
     customer.update(welcomed=True)

@@ -1,6 +1,6 @@
-"""The web process, for any WSGI server: it stores jobs and runs none.
+"""The web process, for any WSGI server: it enqueues jobs and runs none.
 
-A server that forks calls `create_app` after the fork, since connections do not survive one.
+A server that forks must call `create_app` after the fork, since connections do not survive it.
 """
 
 from flask import Flask

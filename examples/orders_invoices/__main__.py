@@ -1,7 +1,7 @@
-"""Orders become paid, invoices follow: `make example NAME=orders_invoices`.
+"""Reactive tasks write an invoice for each paid order: `make example NAME=orders_invoices`.
 
-Two instances share the work, the one that plans goes away in the middle, and every fifth invoice
-fails at first. In the end every paid order has its invoice, and none has it twice.
+Two instances share the work, the leader stops in the middle, and every fifth invoice fails at
+first. At the end, every paid order has exactly one invoice.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from monque_core.events import LeaderChanged, TaskCompleted, TaskFailed
 ORDERS = 20
 
 
-def tell(monque: Monque) -> None:
+def print_events(monque: Monque) -> None:
     """Print what an instance does."""
     name = monque.scheduler_instance_id
 
@@ -38,9 +38,9 @@ def tell(monque: Monque) -> None:
 
 
 async def sell(db: AsyncDatabase[dict[str, Any]]) -> dict[str, Any]:
-    """Write orders, as any program would; nobody here knows of invoices. Give what matches them."""
+    """Write orders without regard to invoices; return a filter that matches them."""
     orders = db["orders"]
-    # They go on where an earlier run on this database ended, and leave its orders alone.
+    # Continue the numbers of an earlier run on this database.
     numbered = orders.find({"_id": {"$type": "number"}}).sort("_id", -1).limit(1)
     first = max([order["_id"] async for order in numbered], default=0) + 1
     ours = {"_id": {"$gte": first}}
@@ -55,7 +55,7 @@ async def sell(db: AsyncDatabase[dict[str, Any]]) -> dict[str, Any]:
 
 
 async def correct(db: AsyncDatabase[dict[str, Any]], ours: dict[str, Any]) -> None:
-    """Change what needs a new invoice, and what does not."""
+    """Change one order so that it needs a new invoice, and one so that it does not."""
     orders = db["orders"]
     paid = orders.find({**ours, "status": "paid"}).sort("_id", 1).limit(2)
     one, other = [order async for order in paid]
@@ -66,7 +66,7 @@ async def correct(db: AsyncDatabase[dict[str, Any]], ours: dict[str, Any]) -> No
 
 
 async def wait_until_invoiced(monque: Monque, orders: int) -> None:
-    """Wait until the task has completed for so many orders."""
+    """Wait until the task has completed for this number of orders."""
     async with asyncio.timeout(60):
         while True:
             tasks = (await monque.get_reactive_stats()).tasks
@@ -76,7 +76,7 @@ async def wait_until_invoiced(monque: Monque, orders: int) -> None:
 
 
 async def check(db: AsyncDatabase[dict[str, Any]]) -> int:
-    """Compare the invoices with the orders; give the exit code."""
+    """Compare the invoices with the orders; return the exit code."""
     orders = [order async for order in db["orders"].find({"status": "paid"})]
     expected = Counter(
         (order["_id"], total)
@@ -97,8 +97,8 @@ async def main() -> int:
     with contextmanager(mongodb_uri)() as uri:
         async with asynccontextmanager(connect)(uri) as db:
             first, second = make_monque(db, "first"), make_monque(db, "second")
-            tell(first)
-            tell(second)
+            print_events(first)
+            print_events(second)
             leads = asyncio.Event()
             first.once("leader:acquired", lambda _: leads.set())
             await first.start()

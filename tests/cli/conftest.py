@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def monque(uri: str, database_name: str, tmp_path: Path) -> CommandLine:
-    """Give the command, in a directory with the shop in it."""
+    """Return the command, in a directory with the module `shop`."""
     (tmp_path / "shop.py").write_text(SHOP, encoding="utf-8")
     return CommandLine(tmp_path, MONQUE_URI=uri, MONQUE_DATABASE=database_name)
 
 
 @pytest.fixture
 def queue(db: AsyncDatabase[dict[str, Any]]) -> Monque:
-    """Give the jobs that the command sees, to fill and to check them."""
+    """Return the collection of jobs that the command uses."""
     return Monque(db, stats_cache_ttl=0)
 
 
 @pytest.fixture
 def terminal(monque: CommandLine) -> Iterator[Callable[..., Terminal]]:
-    """Give a way to run the command in a terminal."""
+    """Return a function that runs the command in a terminal."""
     if sys.platform == "win32":
         pytest.skip("pseudo-terminals are a thing of POSIX")
     opened: list[Terminal] = []

@@ -97,7 +97,7 @@ def make_container():
 
 @pytest.fixture
 def shop(monque: CommandLine) -> CommandLine:
-    """Give the command, in a directory with an application in a package."""
+    """Return the command, in a directory with an application package."""
     package = monque.directory / "shop"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -170,21 +170,21 @@ async def test_a_signal_ends_a_start_that_waits_for_mongodb(shop: CommandLine) -
     ("attribute", "expected"),
     [
         ("Miswired", "Broken → nothing → no provider"),
-        ("WebOnly", "runs no jobs: its option enabled or process_jobs is False"),
-        ("Empty", "no MonqueContainer in"),
+        ("WebOnly", "does not process jobs: set its options enabled and process_jobs"),
+        ("Empty", "contains no MonqueContainer"),
         ("mailer", "a container or a MonqueService"),
     ],
 )
-async def test_what_cannot_run_is_told_without_a_traceback(
+async def test_what_cannot_run_is_reported_without_a_traceback(
     attribute: str, expected: str, shop: CommandLine
 ) -> None:
-    told = await shop("worker", f"shop.app:{attribute}")
+    result = await shop("worker", f"shop.app:{attribute}")
 
-    assert told.code == 2
-    assert expected in told.err
+    assert result.code == 2
+    assert expected in result.err
 
 
-async def test_an_error_of_a_resource_is_told_with_its_traceback(shop: CommandLine) -> None:
+async def test_an_error_of_a_resource_is_reported_with_its_traceback(shop: CommandLine) -> None:
     async with shop.start("worker", "shop.app:Unable") as worker:
         assert await worker.end() == 2
 

@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     Db = AsyncDatabase[dict[str, Any]]
 
 
-def levels(told: Ended) -> dict[str, str]:
-    """Give the worst level of each subject."""
+def levels(result: Ended) -> dict[str, str]:
+    """Return the worst level of each subject."""
     order = ["ok", "warning", "problem"]
     found: dict[str, str] = {}
-    for finding in json.loads(told.out):
+    for finding in json.loads(result.out):
         subject, level = finding["subject"], finding["level"]
         found[subject] = max(found.get(subject, "ok"), level, key=order.index)
     return found
 
 
-def about(told: Ended, subject: str) -> str:
-    """Give what is said of a subject."""
+def about(result: Ended, subject: str) -> str:
+    """Return the messages about a subject."""
     return " ".join(
         f"{finding['message']} {finding.get('advice', '')}"
-        for finding in json.loads(told.out)
+        for finding in json.loads(result.out)
         if finding["subject"] == subject
     )
 
@@ -46,25 +46,25 @@ async def test_a_sound_queue_with_a_worker_is_ok(monque: CommandLine, queue: Mon
     async with queue:
         await queue.schedule("@daily", "report", None)
         await queue.run_until_idle()
-        told = await monque("doctor", "--json")
+        result = await monque("doctor", "--json")
         text = await monque("doctor")
 
-    assert told.code == 0
-    assert set(levels(told).values()) == {"ok"}, told.out
-    assert about(told, "instances").startswith("1 alive")
-    assert about(told, "leader").strip() == f"{queue.scheduler_instance_id} leads"
-    assert about(told, "change streams").startswith("available, and planning is up to date")
+    assert result.code == 0
+    assert set(levels(result).values()) == {"ok"}, result.out
+    assert about(result, "instances").startswith("1 alive")
+    assert about(result, "leader").strip() == f"{queue.scheduler_instance_id} is the leader"
+    assert about(result, "change streams").startswith("available, and planning is up to date")
     assert "ok       server: MongoDB " in text.out
     assert text.out.endswith("0 problem(s), 0 warning(s)\n")
 
 
 async def test_an_empty_database_is_only_a_warning(monque: CommandLine) -> None:
-    told = await monque("doctor", "--json")
+    result = await monque("doctor", "--json")
 
-    assert told.code == 0
-    assert levels(told)["indexes"] == "warning"
-    assert "--collection" in about(told, "indexes")
-    assert "reactive tasks" not in levels(told)
+    assert result.code == 0
+    assert levels(result)["indexes"] == "warning"
+    assert "--collection" in about(result, "indexes")
+    assert "reactive tasks" not in levels(result)
 
 
 async def test_what_is_wrong_is_found_and_ends_with_1(
@@ -91,22 +91,22 @@ async def test_what_is_wrong_is_found_and_ends_with_1(
     await jobs.drop_index("monque_py_claim")
     await jobs.create_index("data", name="monque_py_claim")
 
-    told = await monque("doctor", "--json")
+    result = await monque("doctor", "--json")
     text = await monque("doctor")
 
-    assert told.code == text.code == 1
-    found = levels(told)
+    assert result.code == text.code == 1
+    found = levels(result)
     assert found["server"] == found["topology"] == found["clock"] == "ok"
     assert found["indexes"] == found["stale jobs"] == found["schedules"] == "problem"
     assert found["poison jobs"] == "problem"
     assert found["overdue jobs"] == found["instances"] == "warning"
-    assert "monque_py_unique of monque_jobs is missing" in about(told, "indexes")
-    assert "monque_py_claim of monque_jobs has another shape" in about(told, "indexes")
-    assert "suspect (1)" in about(told, "poison jobs")
-    assert "poison (1)" in about(told, "poison jobs")
-    assert "forgotten (1)" in about(told, "schedules")
-    assert about(told, "overdue jobs").count("(1)") == 1
-    assert "→ start a worker that has the name" in text.out
+    assert "monque_py_unique of monque_jobs is missing" in about(result, "indexes")
+    assert "monque_py_claim of monque_jobs has a different definition" in about(result, "indexes")
+    assert "suspect (1)" in about(result, "poison jobs")
+    assert "poison (1)" in about(result, "poison jobs")
+    assert "forgotten (1)" in about(result, "schedules")
+    assert about(result, "overdue jobs").count("(1)") == 1
+    assert "→ start a worker that handles the name" in text.out
 
 
 async def test_a_weak_write_concern_is_a_warning(
@@ -114,9 +114,9 @@ async def test_a_weak_write_concern_is_a_warning(
 ) -> None:
     await queue.initialize()
 
-    told = await monque("doctor", "--json", MONQUE_URI=f"{uri}&w=1")
+    result = await monque("doctor", "--json", MONQUE_URI=f"{uri}&w=1")
 
-    assert levels(told)["write concern"] == "warning"
+    assert levels(result)["write concern"] == "warning"
 
 
 async def test_a_standalone_server_is_a_warning(monque: CommandLine) -> None:
@@ -125,12 +125,12 @@ async def test_a_standalone_server_is_a_warning(monque: CommandLine) -> None:
         AsyncMongoClient[dict[str, Any]](mongo.uri) as client,
     ):
         await declare(client[monque.environment["MONQUE_DATABASE"]])
-        told = await monque("doctor", "--json", MONQUE_URI=mongo.uri)
+        result = await monque("doctor", "--json", MONQUE_URI=mongo.uri)
 
-    assert told.code == 0
-    assert levels(told)["topology"] == levels(told)["change streams"] == "warning"
-    assert "replica set" in about(told, "change streams")
-    assert levels(told)["write concern"] == "ok"
+    assert result.code == 0
+    assert levels(result)["topology"] == levels(result)["change streams"] == "warning"
+    assert "replica set" in about(result, "change streams")
+    assert levels(result)["write concern"] == "ok"
 
 
 async def test_what_is_wrong_with_reactive_tasks_is_found(
@@ -154,25 +154,25 @@ async def test_what_is_wrong_with_reactive_tasks_is_found(
     await db["orders_tasks"].drop_index("monque_py_tasks_due")
 
     async with queue:
-        told = await monque("doctor", "--json")
+        result = await monque("doctor", "--json")
 
-    assert told.code == 1
-    found = levels(told)
+    assert result.code == 1
+    found = levels(result)
     assert found["leader"] == found["broken tasks"] == found["task indexes"] == "problem"
     assert found["failed tasks"] == "problem"
     assert found["reactive tasks"] == found["reconciliation"] == found["overdue tasks"] == "warning"
     assert found["parked documents"] == "warning"
     assert found["change streams"] == "ok"
-    assert "worker of the application" in about(told, "leader")
-    assert "index cannot be planned: unknown operator $foo" in about(told, "broken tasks")
-    assert "monque_py_tasks_due of orders_tasks is missing" in about(told, "task indexes")
-    assert "invoice (1)" in about(told, "failed tasks")
-    assert "invoice (2)" in about(told, "failed tasks")
-    assert "monque reactive retry" in about(told, "failed tasks")
-    assert "renamed is not planned any more" in about(told, "reactive tasks")
-    assert "the task is new" in about(told, "reconciliation")
-    assert "invoice (1)" in about(told, "overdue tasks")
-    assert "such as 4 of invoice: $abs of a string" in about(told, "parked documents")
+    assert "worker of the application" in about(result, "leader")
+    assert "index cannot be planned: unknown operator $foo" in about(result, "broken tasks")
+    assert "monque_py_tasks_due of orders_tasks is missing" in about(result, "task indexes")
+    assert "invoice (1)" in about(result, "failed tasks")
+    assert "invoice (2)" in about(result, "failed tasks")
+    assert "monque reactive retry" in about(result, "failed tasks")
+    assert "renamed is no longer planned" in about(result, "reactive tasks")
+    assert "the task is new" in about(result, "reconciliation")
+    assert "invoice (1)" in about(result, "overdue tasks")
+    assert "such as 4 of invoice: $abs of a string" in about(result, "parked documents")
 
 
 async def test_tasks_without_any_worker_or_behind_the_changes_are_a_warning(
@@ -198,22 +198,24 @@ async def test_tasks_without_any_worker_or_behind_the_changes_are_a_warning(
     assert "behind the changes" in about(behind, "change streams")
 
 
-async def test_finished_jobs_that_pile_up_are_told(
+async def test_finished_jobs_that_pile_up_are_reported(
     monque: CommandLine, queue: Monque, db: Db
 ) -> None:
     await queue.enqueue("waiting", None)
-    told = await monque("doctor", "--json")
-    assert levels(told)["retention"] == "ok"
-    assert about(told, "retention").startswith("about 0 finished job(s) are stored")
+    result = await monque("doctor", "--json")
+    assert levels(result)["retention"] == "ok"
+    assert about(result, "retention").startswith("about 0 finished job(s) are stored")
 
     await jobs_in(db).insert_many([{"status": "completed"} for _ in range(10_000)])
-    told = await monque("doctor", "--json")
-    assert told.code == 0
-    assert levels(told)["retention"] == "warning"
-    assert "about 10000 finished job(s) are stored, and none is ever deleted" in told.out
-    assert "set job_retention" in about(told, "retention")
+    result = await monque("doctor", "--json")
+    assert result.code == 0
+    assert levels(result)["retention"] == "warning"
+    assert "about 10000 finished job(s) are stored, and none is deleted automatically" in result.out
+    assert "set job_retention" in about(result, "retention")
 
     await Monque(db, job_retention=JobRetention(completed=60)).initialize()
-    told = await monque("doctor", "--json")
-    assert levels(told)["retention"] == "ok"
-    assert about(told, "retention").startswith("finished jobs are deleted by their age")
+    result = await monque("doctor", "--json")
+    assert levels(result)["retention"] == "ok"
+    assert about(result, "retention").startswith(
+        "finished jobs are deleted after the retention period"
+    )

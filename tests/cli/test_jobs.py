@@ -28,7 +28,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 async def put(db: Db, job: Job[Any], **fields: object) -> None:
-    """Give a stored job other fields."""
+    """Update fields of a stored job."""
     await jobs_in(db).update_one({"_id": job.id}, {"$set": fields})
 
 
@@ -49,9 +49,9 @@ class TestList:
         first = await queue.enqueue("mail", 1)
         second = await queue.enqueue("print", 2)
 
-        told = await monque("jobs", "list")
+        result = await monque("jobs", "list")
 
-        heading, *rows = [line.split() for line in told.out.splitlines()]
+        heading, *rows = [line.split() for line in result.out.splitlines()]
         assert heading == ["ID", "NAME", "STATUS", "DUE", "CREATED", "FAILS", "ERROR"]
         assert [row[:3] for row in rows] == [
             [str(second.id), "print", "pending"],
@@ -126,19 +126,19 @@ class TestList:
         assert len(row) == columns
 
     async def test_says_so_if_there_is_none(self, monque: CommandLine) -> None:
-        told = await monque("jobs", "list")
+        result = await monque("jobs", "list")
 
-        assert (told.code, told.out, told.err) == (0, "", "no job matches\n")
+        assert (result.code, result.out, result.err) == (0, "", "no matching jobs\n")
 
 
 class TestShow:
     async def test_tells_everything(self, db: Db, monque: CommandLine, queue: Monque) -> None:
         (job,) = await failed(db, queue)
 
-        told = await monque("jobs", "show", str(job.id))
+        result = await monque("jobs", "show", str(job.id))
         record = (await monque("jobs", "show", str(job.id), "--json")).json
 
-        assert "fail_reason  ValueError: no" in told.out
+        assert "fail_reason  ValueError: no" in result.out
         assert record["status"] == "failed"
         assert record["fail_count"] == 3
 
@@ -185,10 +185,10 @@ class TestShow:
         assert as_json.json["fail_reason"] == reason
 
     async def test_a_job_that_is_not_there_ends_with_1(self, monque: CommandLine) -> None:
-        told = await monque("jobs", "show", "a" * 24)
+        result = await monque("jobs", "show", "a" * 24)
 
-        assert (told.code, told.out) == (1, "")
-        assert told.err == f"there is no job {'a' * 24}\n"
+        assert (result.code, result.out) == (1, "")
+        assert result.err == f"job {'a' * 24} does not exist\n"
 
 
 class TestByIds:
@@ -222,24 +222,24 @@ class TestByIds:
         all_done = await monque("jobs", "cancel", str(first.id), "--json")
 
         assert (again.code, again.out) == (0, "0 jobs cancelled\n")
-        assert again.err == f"job {first.id} was cancelled already\n"
+        assert again.err == f"job {first.id} was already cancelled\n"
         assert (both.code, both.out) == (0, "1 job cancelled\n")
         assert all_done.json == {"action": "cancel", "changed": 0, "refused": []}
 
-    async def test_what_cannot_be_done_is_told_and_ends_with_1(
+    async def test_what_cannot_be_done_is_reported_and_ends_with_1(
         self, db: Db, monque: CommandLine, queue: Monque
     ) -> None:
         done, waiting = await queue.enqueue_many("mail", range(2))
         await put(db, done, status="completed")
 
         ids = [str(done.id), "a" * 24, str(waiting.id)]
-        told = await monque("jobs", "cancel", *ids)
+        result = await monque("jobs", "cancel", *ids)
         refused = await monque("jobs", "cancel", *ids, "--json")
 
-        assert told.code == refused.code == 1
-        assert told.out == "1 job cancelled\n"
-        assert f"cannot cancel job {done.id}: it is completed" in told.err
-        assert f"there is no job {'a' * 24}" in told.err
+        assert result.code == refused.code == 1
+        assert result.out == "1 job cancelled\n"
+        assert f"cannot cancel job {done.id}: it is completed" in result.err
+        assert f"job {'a' * 24} does not exist" in result.err
         assert [each["id"] for each in json.loads(refused.out)["refused"]] == ids[:2]
 
 
@@ -266,10 +266,10 @@ class TestInBulk:
         await queue.enqueue("print", None)
         await failed(db, queue, count=2)
 
-        told = await monque("jobs", *action, "--yes", "--json")
+        result = await monque("jobs", *action, "--yes", "--json")
 
         changed = {"cancel": 3, "retry": 2, "delete": 6 if "--all" in action else 2}[action[0]]
-        assert told.json == {"action": action[0], "changed": changed, "refused": []}
+        assert result.json == {"action": action[0], "changed": changed, "refused": []}
         assert await count_by_status(db) == expected
 
     async def test_reschedules_what_is_chosen(
@@ -279,9 +279,9 @@ class TestInBulk:
         other = await queue.enqueue("print", None)
         before = datetime.now(UTC)
 
-        told = await monque("jobs", "reschedule", "--name", "mail", "--delay", "2h", "-y")
+        result = await monque("jobs", "reschedule", "--name", "mail", "--delay", "2h", "-y")
 
-        assert told.out == "3 jobs rescheduled\n"
+        assert result.out == "3 jobs rescheduled\n"
         for job in await queue.get_jobs(name="mail"):
             assert timedelta(hours=2) <= job.next_run_at - before < timedelta(hours=2, minutes=5)
         assert (await stored(db, other)).next_run_at == other.next_run_at
@@ -295,7 +295,7 @@ class TestInBulk:
         unanswered = await monque("jobs", "delete", "--name", "mail")
         assert refused.code == unanswered.code == 1
         assert "delete 3 jobs? [y/N]" in refused.err
-        assert "give --yes" in unanswered.err
+        assert "confirm with --yes" in unanswered.err
         assert await count_by_status(db) == {"pending": 3}
 
         agreed = await monque("jobs", "delete", "--name", "mail", typed="y\n")
@@ -308,9 +308,9 @@ class TestInBulk:
         await queue.enqueue_many("mail", range(2))
         await queue.schedule("@daily", "mail", None)
 
-        told = await monque("jobs", "cancel", "--name", "mail", "--yes")
-        assert told.out == "2 jobs cancelled\n"
-        assert "1 schedule left alone; --schedules cancels schedules too" in told.err
+        result = await monque("jobs", "cancel", "--name", "mail", "--yes")
+        assert result.out == "2 jobs cancelled\n"
+        assert "1 schedule skipped; add --schedules to cancel schedules too" in result.err
         assert len(await queue.get_schedules()) == 1
 
         asked = await monque("jobs", "cancel", "--name", "mail", "--schedules", typed="y\n")
@@ -325,13 +325,13 @@ class TestInBulk:
 
         refused = await monque("jobs", "delete", "--name", "mail", typed="n\n")
         assert "delete 2 jobs, of which 1 is a schedule?" in refused.err
-        told = await monque("jobs", "delete", "--name", "mail", "--yes")
-        assert "1 schedule among the jobs to delete" in told.err
+        result = await monque("jobs", "delete", "--name", "mail", "--yes")
+        assert "1 schedule among the jobs to delete" in result.err
 
     async def test_nothing_chosen_is_nothing_wrong(self, monque: CommandLine) -> None:
-        told = await monque("jobs", "delete", "--status", "completed", "--older-than", "30d")
+        result = await monque("jobs", "delete", "--status", "completed", "--older-than", "30d")
 
-        assert (told.code, told.out) == (0, "0 jobs deleted\n")
+        assert (result.code, result.out) == (0, "0 jobs deleted\n")
 
     async def test_long_work_has_a_progress_bar_in_a_terminal(
         self, queue: Monque, db: Db, terminal: Callable[..., Terminal]

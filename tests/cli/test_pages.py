@@ -1,7 +1,7 @@
 """Every `console` block of the pages about the command runs, and prints what the page says.
 
 A line after `$` is a command, another line is output, in which `…` stands for anything. `console
-service` runs until it is told to end. `console fragment` cannot run here.
+service` runs until it is result to end. `console fragment` cannot run here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _USUAL_PORT = "27017"
 
 
 def on_pages(kind: str) -> list[Block]:
-    """Give the blocks of a kind on the pages about the command."""
+    """Return the code blocks of a kind on the pages about the command."""
     return [block for block in blocks(kind) if block.page in PAGES]
 
 
@@ -51,7 +51,7 @@ async def shell(
     uri: str,
     tmp_path: Path,
 ) -> CommandLine:
-    """Give a shell with the command, the shop of the pages, and the jobs and tasks they tell of."""
+    """Yield a shell with the command, and with the shop, jobs and tasks of the pages."""
     binaries = tmp_path / "bin"
     binaries.mkdir()
     command = binaries / "monque"
@@ -109,7 +109,7 @@ async def test_commands_run_and_print_what_the_page_says(
     if block.page == "docs/reactive.md":
         await declare(db, "greet", "customers")
         await put_record(db, 2, "greet", "customers", status="failed", lastError="KeyError: 2")
-    # Each command is told before it runs, so that its output can be found.
+    # Each command is result before it runs, so that its output can be found.
     script = "\n".join(f"echo '{_MARK}'; {command}" for command, _ in sessions(block))
     process = await asyncio.create_subprocess_exec(
         *("bash", "-euo", "pipefail", "-c", script),
@@ -129,7 +129,9 @@ async def test_commands_run_and_print_what_the_page_says(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the pages speak to a POSIX shell")
 @pytest.mark.parametrize("block", on_pages("console service"), ids=str)
-async def test_services_run_until_they_are_told_to_end(block: Block, shell: CommandLine) -> None:
+async def test_services_run_until_they_are_reported_to_end(
+    block: Block, shell: CommandLine
+) -> None:
     ((command, _),) = sessions(block)
     # Somebody may have a server there.
     name, *arguments = command.replace(_USUAL_PORT, "0").split()
@@ -159,13 +161,13 @@ _MARK = "---- next"
 
 
 def sessions(block: Block) -> list[tuple[str, str]]:
-    """Give each command of a block with the output that is shown."""
+    """Yield each command of a block with its documented output."""
     parts = re.split(r"^\$ (.*)\n", block.code, flags=re.MULTILINE)
     assert parts[0] == "", f"{block} does not begin with a command"
     return list(zip(parts[1::2], parts[2::2], strict=True))
 
 
 def matches(expected: str, text: str) -> bool:
-    """Tell whether a text is as shown, where … stands for anything."""
+    """Whether a text matches the documented one, where … matches anything."""
     pattern = re.escape(expected.strip()).replace("…", ".*")
     return re.fullmatch(pattern, text.strip(), flags=re.DOTALL) is not None

@@ -40,7 +40,7 @@ async def records(db: Db) -> None:
 
 
 async def statuses(queue: Monque) -> dict[tuple[str, Any], str]:
-    """Give the status of every record, by task and document."""
+    """Return the status of every record, by task and document."""
     page = await queue.get_reactive_tasks()
     return {(task.name, task.source_id): task.status for task in page.tasks}
 
@@ -48,9 +48,9 @@ async def statuses(queue: Monque) -> dict[tuple[str, Any], str]:
 @pytest.mark.usefixtures("records")
 class TestList:
     async def test_shows_the_newest_first_in_columns(self, monque: CommandLine) -> None:
-        told = await monque("reactive", "list")
+        result = await monque("reactive", "list")
 
-        heading, *rows = told.out.splitlines()
+        heading, *rows = result.out.splitlines()
         assert heading.split("  ")[0] == "TASK"
         assert heading.endswith("  ATTEMPTS  ERROR")
         assert [row.split()[:2] for row in rows] == [
@@ -118,7 +118,7 @@ class TestList:
         cursor = first.err.split()[-1]
         rest = (await monque("reactive", "list", "--json", "--cursor", cursor)).json
 
-        assert "there are more" in first.err
+        assert "more records: add" in first.err
         assert [task["source_id"] for task in rest["tasks"]] == [17]
         assert rest["has_next"] is False
 
@@ -166,19 +166,21 @@ class TestStats:
         late = datetime.now(UTC) - timedelta(hours=2)
         await put_record(db, 1, status="pending", nextRunAt=late, dueAt=late)
 
-        told = await monque("reactive", "stats")
+        result = await monque("reactive", "stats")
 
-        _, index, invoice, *_ = told.out.splitlines()
+        _, index, invoice, *_ = result.out.splitlines()
         assert index.endswith("broken")
         assert invoice.split()[-3:] == ["2h", "0", "reconciling"]
-        assert "leader      nobody\nstream lag  unknown\n" in told.out
-        assert told.err == "index cannot be planned: no such stage\n"
+        assert "leader      none\nstream lag  unknown\n" in result.out
+        assert result.err == "index cannot be planned: no such stage\n"
 
     async def test_says_so_if_there_are_none(self, monque: CommandLine) -> None:
-        told, listed = await asyncio.gather(monque("reactive", "stats"), monque("reactive", "list"))
+        result, listed = await asyncio.gather(
+            monque("reactive", "stats"), monque("reactive", "list")
+        )
 
-        assert (told.code, told.out, told.err) == (0, "", "there are no reactive tasks\n")
-        assert (listed.code, listed.out, listed.err) == (0, "", "no record matches\n")
+        assert (result.code, result.out, result.err) == (0, "", "there are no reactive tasks\n")
+        assert (listed.code, listed.out, listed.err) == (0, "", "no matching records\n")
 
 
 @pytest.mark.usefixtures("records")
@@ -191,7 +193,7 @@ class TestRetry:
 
         assert refused.code == unanswered.code == 1
         assert "retry 1 record? [y/N]" in refused.err
-        assert "give --yes" in unanswered.err
+        assert "confirm with --yes" in unanswered.err
         assert (await statuses(queue))["invoice", BAD] == "failed"
 
         agreed = await monque(*chosen, typed="y\n")
@@ -204,17 +206,17 @@ class TestRetry:
         soon = datetime.now(UTC) + timedelta(minutes=1)
         await put_record(db, "busy", status="processing", nextRunAt=soon)
 
-        told = await monque("reactive", "retry", "--all", "--yes", "--json")
+        result = await monque("reactive", "retry", "--all", "--yes", "--json")
 
-        assert told.json == {"action": "retry", "changed": 5, "refused": []}
+        assert result.json == {"action": "retry", "changed": 5, "refused": []}
         found = await statuses(queue)
         assert found.pop(("invoice", "busy")) == "processing_dirty"
         assert set(found.values()) == {"pending"}
 
     async def test_nothing_chosen_is_nothing_wrong(self, monque: CommandLine) -> None:
-        told = await monque("reactive", "retry", "--error", "no such error")
+        result = await monque("reactive", "retry", "--error", "no such error")
 
-        assert (told.code, told.out) == (0, "0 records retried\n")
+        assert (result.code, result.out) == (0, "0 records retried\n")
 
 
 class TestReconcile:
@@ -223,10 +225,10 @@ class TestReconcile:
         await db[META].update_one({"task": "invoice"}, {"$unset": {"reconcile": ""}})
         await Leases(Driver(db).collection(META)).take(LEADER, "one", timedelta(minutes=5))
 
-        told = await monque("reactive", "reconcile", "invoice")
+        result = await monque("reactive", "reconcile", "invoice")
 
-        assert (told.code, told.err) == (0, "")
-        assert told.out == "the leader will examine all documents of invoice\n"
+        assert (result.code, result.err) == (0, "")
+        assert result.out == "the leader will examine all documents of invoice\n"
         task = await db[META].find_one({"task": "invoice"})
         assert task is not None
         assert task["reconcile"]["reason"] == "it was requested"
@@ -236,17 +238,17 @@ class TestReconcile:
     ) -> None:
         await declare(db)
 
-        told = await monque("reactive", "reconcile", "invoice")
+        result = await monque("reactive", "reconcile", "invoice")
 
-        assert told.code == 0
-        assert told.out == "the next leader will examine all documents of invoice\n"
-        assert "no instance plans reactive tasks now; start a worker" in told.err
+        assert result.code == 0
+        assert result.out == "the next leader will examine all documents of invoice\n"
+        assert "there is no leader now: start a worker" in result.err
 
     async def test_ends_with_1_if_there_is_no_such_task(self, monque: CommandLine) -> None:
-        told = await monque("reactive", "reconcile", "invoice")
+        result = await monque("reactive", "reconcile", "invoice")
 
-        assert (told.code, told.out) == (1, "")
-        assert "unknown reactive task 'invoice'" in told.err
+        assert (result.code, result.out) == (1, "")
+        assert "unknown reactive task 'invoice'" in result.err
 
 
 async def test_errors_are_shown_without_control_characters(db: Db, monque: CommandLine) -> None:
@@ -263,8 +265,8 @@ async def test_errors_are_shown_without_control_characters(db: Db, monque: Comma
     assert r"broken \x1b[2J\nno" in doctor.out
 
 
-async def test_code_is_no_id_of_a_document(monque: CommandLine) -> None:
-    told = await monque("reactive", "list", "--source-id", '{"$code": "1"}')
+async def test_code_is_not_a_id_of_a_document(monque: CommandLine) -> None:
+    result = await monque("reactive", "list", "--source-id", '{"$code": "1"}')
 
-    assert told.code == 2
-    assert "JavaScript code" in told.err
+    assert result.code == 2
+    assert "JavaScript code" in result.err

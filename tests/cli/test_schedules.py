@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 class TestEnqueue:
     async def test_stores_a_job_with_its_options(self, db: Db, monque: CommandLine) -> None:
-        told = await monque(
+        result = await monque(
             *("enqueue", "mail", '{"to": "ada", "at": {"$date": "2030-01-01T00:00:00Z"}}'),
             *("--run-at", "2035-01-01T01:00+01:00", "--unique-key", "ada", "--priority", "5"),
             *("--max-retries", "3", "--timeout", "1m30s", "--json"),
         )
 
         (job,) = await stored_jobs(db)
-        assert told.json["id"] == str(job.id)
+        assert result.json["id"] == str(job.id)
         assert job.data == {"to": "ada", "at": datetime(2030, 1, 1, tzinfo=UTC)}
         assert job.next_run_at == datetime(2035, 1, 1, tzinfo=UTC)
         assert (job.unique_key, job.priority, job.max_retries) == ("ada", 5, 3)
@@ -46,7 +46,7 @@ class TestEnqueue:
         assert job.data == {"to": "ada"}
         assert job.next_run_at - job.created_at == timedelta(hours=1)
         assert first.out.startswith(f"{job.id} mail is due at ")
-        assert again.out == first.out.strip() + " (it was there already)\n"
+        assert again.out == first.out.strip() + " (it already existed)\n"
 
     async def test_a_text_without_quotes_is_refused_with_how_to_write_it(
         self, db: Db, monque: CommandLine
@@ -54,7 +54,7 @@ class TestEnqueue:
         refused = await monque("enqueue", "mail", "it's ada")
         assert refused.code == 2
 
-        (written,) = re.findall("for a text, write (.*)", refused.err)
+        (written,) = re.findall("for a string, write (.*)", refused.err)
         (argument,) = shlex.split(written)
         assert (await monque("enqueue", "mail", argument)).code == 0
         (job,) = await stored_jobs(db)
@@ -65,7 +65,7 @@ class TestEnqueue:
         self, text: str, monque: CommandLine
     ) -> None:
         refused = await monque("enqueue", "mail", text)
-        assert (refused.code, "for a text" in refused.err) == (2, False)
+        assert (refused.code, "for a string" in refused.err) == (2, False)
         assert """'{"to": "ada@example.com"}'""" in refused.err
 
     async def test_without_data_it_is_null(self, db: Db, monque: CommandLine) -> None:
@@ -78,7 +78,7 @@ class TestEnqueue:
 class TestSchedules:
     async def test_are_stored_listed_and_removed(self, db: Db, monque: CommandLine) -> None:
         none = await monque("schedules")
-        assert (none.code, none.err) == (0, "there is no schedule\n")
+        assert (none.code, none.err) == (0, "no schedules\n")
 
         added = await monque(
             *("schedule", "0 9 * * 1-5", "report", '{"kind": "daily"}'),

@@ -33,6 +33,6 @@ async def test_counts_by_name_and_in_all(monque: CommandLine, queue: Monque) -> 
 
 
 async def test_says_so_if_there_are_no_jobs(monque: CommandLine) -> None:
-    told = await monque("stats")
+    result = await monque("stats")
 
-    assert (told.code, told.out, told.err) == (0, "", "there are no jobs\n")
+    assert (result.code, result.out, result.err) == (0, "", "no jobs\n")

@@ -31,7 +31,7 @@ UP = r"worker\[(\d+)\] instance \S+ is up"
 
 
 def is_alive(pid: int) -> bool:
-    """Tell whether a process is there and is no zombie."""
+    """Whether a process exists and is not a zombie."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii") as stat:  # noqa: PTH123
             return stat.read().rpartition(")")[2].split()[0] != "Z"
@@ -212,10 +212,10 @@ async def test_children_end_when_their_supervisor_is_killed(monque: CommandLine)
 
 
 async def test_a_mistake_that_no_restart_mends_ends_all(monque: CommandLine) -> None:
-    told = await monque("worker", "shop:monqeu", "--processes", "2")
+    result = await monque("worker", "shop:monqeu", "--processes", "2")
 
-    assert told.code == 2
-    assert "did you mean 'monque'?" in told.err
+    assert result.code == 2
+    assert "did you mean 'monque'?" in result.err
 
 
 class TestRestarts:

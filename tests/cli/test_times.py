@@ -26,25 +26,25 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
     ],
 )
 def test_a_duration_is_read(text: str, expected: timedelta) -> None:
-    assert times.duration(text) == expected
+    assert times.parse_duration(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "d", "7x", "7 d", "-1s", "1h30", "nan", "inf", "9" * 30])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_what_is_not_a_duration_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter):
-        times.duration(text)
+        times.parse_duration(text)
 
 
 @pytest.mark.parametrize("text", ["2026-01-01T12:00Z", "2026-01-01T13:00:00+01:00"])
 def test_a_time_is_read(text: str) -> None:
-    assert times.instant(text) == NOON
-    assert times.age(text).value == NOON
+    assert times.parse_time(text) == NOON
+    assert times.parse_age(text).value == NOON
 
 
 @pytest.mark.parametrize("text", ["noon", "2026-01-01T12:00", "2026-13-01T12:00Z", "12:00Z"])
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_what_is_not_a_time_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter):
-        times.instant(text)
+        times.parse_time(text)
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,9 @@ def test_what_is_no_time_is_refused(text: str) -> None:
 )
 def test_a_time_without_a_zone_comes_with_one_that_is_accepted(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="has no time zone") as refused:
-        times.instant(text)
+        times.parse_time(text)
     (advised,) = re.findall("write (.*) if it is UTC", str(refused.value))
-    assert times.instant(advised) == datetime.fromisoformat(text).replace(tzinfo=UTC)
+    assert times.parse_time(advised) == datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -70,10 +70,10 @@ def test_a_time_without_a_zone_comes_with_one_that_is_accepted(text: str) -> Non
     ],
 )
 def test_a_duration_is_shown_briefly(length: timedelta, expected: str) -> None:
-    assert times.brief(length) == expected
+    assert times.format_duration(length) == expected
 
 
 def test_a_time_is_shown_as_it_can_be_typed() -> None:
-    assert times.instant(times.shown(NOON)) == NOON
-    assert times.away(NOON + timedelta(hours=2), NOON) == "in 2h"
-    assert times.away(NOON - timedelta(minutes=2), NOON) == "2m ago"
+    assert times.parse_time(times.format_time(NOON)) == NOON
+    assert times.format_relative(NOON + timedelta(hours=2), NOON) == "in 2h"
+    assert times.format_relative(NOON - timedelta(minutes=2), NOON) == "2m ago"

@@ -25,7 +25,7 @@ CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 @asynccontextmanager
 async def busy(queue: Monque) -> AsyncIterator[Job[None]]:
-    """Give a job that is running."""
+    """Return a running job."""
     started, may_end = asyncio.Event(), asyncio.Event()
 
     @queue.worker("long")
@@ -68,10 +68,10 @@ async def test_one_plain_look_without_a_terminal(
     await declare(db)
     await put_record(db, 1)
     async with busy(queue) as job:
-        told = await monque("top")
+        result = await monque("top")
 
-    assert told.code == 0, told
-    assert [line.split()[0] for line in told.out.splitlines() if line] == [
+    assert result.code == 0, result
+    assert [line.split()[0] for line in result.out.splitlines() if line] == [
         "NAME",
         "long",
         "total",

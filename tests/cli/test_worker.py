@@ -86,10 +86,10 @@ async def test_it_says_at_once_that_it_waits_for_a_server(
 
 async def test_no_connection_ends_with_3(monque: CommandLine) -> None:
     nowhere = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=100"
-    told = await monque("worker", "shop:monque", MONQUE_URI=nowhere)
+    result = await monque("worker", "shop:monque", MONQUE_URI=nowhere)
 
-    assert told.code == 3
-    assert "cannot be reached" in told.err
+    assert result.code == 3
+    assert "cannot be reached" in result.err
 
 
 _NEVER_CLOSED = """
@@ -116,7 +116,7 @@ async def test_an_application_that_does_not_close_in_time_is_left_as_it_is(
     async with monque.start("worker", "slow:make") as worker:
         await worker.hear(UP)
         worker.signal(signal.SIGTERM)
-        await worker.hear("not closed after 5 s")
+        await worker.hear("did not close within 5 s")
         assert await worker.end() == 0, worker.output
     assert "stopped" in worker.output
 
@@ -173,7 +173,7 @@ class TestLog:
         assert {"time", "process"} <= set(hello)
         assert any(line["level"] == "debug" for line in lines)
 
-    async def test_a_failure_is_told_with_its_traceback(
+    async def test_a_failure_is_reported_with_its_traceback(
         self, monque: CommandLine, queue: Monque
     ) -> None:
         await queue.enqueue("wait", None, max_retries=1)

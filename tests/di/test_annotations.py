@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Optional, Se
 import pytest
 from dependency_injector import resources
 
-from monque_di.annotations import admits, forms_in, read_annotation, returned_form, shown
+from monque_di.annotations import (
+    format_annotation,
+    matches,
+    read_annotation,
+    returned_type,
+    types_in,
+)
 from tests.support import unseen
 
 if TYPE_CHECKING:
@@ -117,7 +123,7 @@ FORMS: list[tuple[object, tuple[object, ...]]] = [
 
 @pytest.mark.parametrize(("annotation", "forms"), FORMS)
 def test_what_an_annotation_asks_for(annotation: object, forms: tuple[object, ...]) -> None:
-    assert set(forms_in(annotation)) == set(forms)
+    assert set(types_in(annotation)) == set(forms)
 
 
 RETURNED: list[tuple[object, bool, object]] = [
@@ -144,7 +150,7 @@ RETURNED: list[tuple[object, bool, object]] = [
 
 @pytest.mark.parametrize(("function", "is_manager", "form"), RETURNED)
 def test_what_a_call_gives(function: Any, is_manager: bool, form: object) -> None:
-    assert returned_form(function, is_manager=is_manager) == form
+    assert returned_type(function, is_manager=is_manager) == form
 
 
 WRITTEN: list[tuple[object, bool, object]] = [
@@ -186,7 +192,7 @@ def test_what_a_return_annotation_tells(
     def wrapper() -> None: ...
 
     function = wrapper if is_wrapped else written
-    assert returned_form(function, is_manager=is_manager) == form
+    assert returned_type(function, is_manager=is_manager) == form
 
 
 class Mailers(Box[Mailer]): ...
@@ -232,13 +238,13 @@ ADMITTED: list[tuple[object, object, bool]] = [
 def test_what_is_asked_for_admits_itself_and_its_subclasses(
     wanted: object, offered: object, is_admitted: bool
 ) -> None:
-    assert admits(wanted, offered, exactly=False) is is_admitted
+    assert matches(wanted, offered, exactly=False) is is_admitted
 
 
 def test_only_the_very_class_is_admitted_exactly() -> None:
-    assert admits(Mailer, Mailer, exactly=True)
-    assert not admits(Mailer, Smtp, exactly=True)
-    assert admits(Box[int], Box[int], exactly=True)
+    assert matches(Mailer, Mailer, exactly=True)
+    assert not matches(Mailer, Smtp, exactly=True)
+    assert matches(Box[int], Box[int], exactly=True)
 
 
 def test_a_class_that_is_not_seen_is_compared_by_its_name() -> None:
@@ -246,13 +252,13 @@ def test_a_class_that_is_not_seen_is_compared_by_its_name() -> None:
         read_annotation(asking.__annotations__[name], asking)
         for name in ("wanted", "more", "nested")
     )
-    assert admits(wanted, unseen.Absent, exactly=True)
-    assert not admits(wanted, unseen.AbsentBase, exactly=False)
-    assert not admits(wanted, Mailer, exactly=False)
-    assert admits(more, Box[unseen.Absent], exactly=True)
-    assert not admits(more, Box[Mailer], exactly=True)
-    (inner,) = forms_in(nested)
-    assert admits(inner, Mailer.Inner, exactly=True)
+    assert matches(wanted, unseen.Absent, exactly=True)
+    assert not matches(wanted, unseen.AbsentBase, exactly=False)
+    assert not matches(wanted, Mailer, exactly=False)
+    assert matches(more, Box[unseen.Absent], exactly=True)
+    assert not matches(more, Box[Mailer], exactly=True)
+    (inner,) = types_in(nested)
+    assert matches(inner, Mailer.Inner, exactly=True)
 
 
 def test_a_class_is_resolved_where_its_function_was_written() -> None:
@@ -282,7 +288,7 @@ def test_a_class_is_resolved_where_its_function_was_written() -> None:
     ],
 )
 def test_an_annotation_is_shown_as_the_code_has_it(annotation: object, text: str) -> None:
-    assert shown(annotation) == text
+    assert format_annotation(annotation) == text
 
 
 USED = (AsyncGenerator, AsyncIterator, Awaitable, Coroutine, Generator, Iterator)

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 
 from monque_core import Job, Monque  # noqa: TC001  # read from annotations
 from monque_di import MonqueService, job, lifespan
-from monque_di.building import Planner
+from monque_di.building import BuildPlanner
 from monque_di.provider_index import ProviderIndex
 from tests.support import unseen
 from tests.support.applications import application, mistakes, perform, perform_in
@@ -107,7 +107,7 @@ class Asked:
 
 
 async def built(db: DB, target: type, **offered: Any) -> Any:
-    """Give the instance that a real run was handled by."""
+    """Return the instance that handled a real run."""
     await perform(application(db, target, **offered), target)
     return vars(target)["given"]
 
@@ -162,7 +162,7 @@ def test_two_providers_of_the_class_are_one_too_many() -> None:
 
     problems = mistakes(Greet, one=providers.Factory(Greet), two=providers.Singleton(Greet))
     name = Greet.__qualname__
-    assert problems == [f"{name} → 2 providers make it: one (Greet), two (Greet)"]
+    assert problems == [f"{name} → 2 providers build this class: one (Greet), two (Greet)"]
 
 
 async def test_a_provider_that_gives_the_class_itself_does_not_make_it(db: DB) -> None:
@@ -238,7 +238,7 @@ def test_a_base_is_never_given_where_its_subclass_is_asked_for() -> None:
     assert problems == [f"{Greet.__qualname__} → outgoing: SmtpMailer → no provider"]
 
 
-async def test_of_two_providers_of_one_type_the_namesake_is_taken(db: DB) -> None:
+async def test_of_two_providers_of_one_type_the_duplicate_name_is_taken(db: DB) -> None:
     @job(name="greet")
     class Greet(Asked):
         def __init__(self, primary: Mailer, fallback: Mailer) -> None:
@@ -254,7 +254,7 @@ async def test_of_two_providers_of_one_type_the_namesake_is_taken(db: DB) -> Non
     assert (it.primary.host, it.fallback.host) == ("primary", "fallback")
 
 
-def test_two_providers_of_one_type_without_a_namesake_are_listed() -> None:
+def test_two_providers_of_one_type_without_a_duplicate_name_are_listed() -> None:
     class Backup(containers.DeclarativeContainer):
         mailer = providers.Factory(SmtpMailer)
 
@@ -302,7 +302,7 @@ async def test_what_says_nothing_of_a_type_is_matched_by_name(db: DB) -> None:
     assert it.all == tuple(values.values())
 
 
-async def test_a_namesake_is_taken_from_the_outermost_container(db: DB) -> None:
+async def test_a_duplicate_name_is_taken_from_the_outermost_container(db: DB) -> None:
     class Deep(containers.DeclarativeContainer):
         greeting = providers.Object("deep")
         only_deep = providers.Object("only deep")
@@ -318,11 +318,11 @@ async def test_a_namesake_is_taken_from_the_outermost_container(db: DB) -> None:
 
     nested = providers.Container(Nested)
     assert (await built(db, Greet, nested=nested)).all == ("nested", "only deep")
-    it = await built(db, Greet, nested=nested, greeting=providers.Object("outermost"))
-    assert it.all == ("outermost", "only deep")
+    it = await built(db, Greet, nested=nested, greeting=providers.Object("root_container"))
+    assert it.all == ("root_container", "only deep")
 
 
-def test_two_namesakes_at_one_depth_are_listed() -> None:
+def test_two_duplicate_names_at_one_depth_are_listed() -> None:
     class Nested(containers.DeclarativeContainer):
         greeting = providers.Object("nested")
 
@@ -476,7 +476,7 @@ async def test_a_type_is_seen_through_what_is_written_around_it(
     read: Any = annotation if is_text else eval(annotation)
     Greet.__init__.__annotations__["outgoing"] = read
     app = application(None, Greet, mailer=providers.Factory(Mailer, "smtp"))
-    plan = Planner(ProviderIndex(app)).plan_class(Greet, is_singleton=False)
+    plan = BuildPlanner(ProviderIndex(app)).plan_class(Greet, is_singleton=False)
     assert plan.kwargs == {"outgoing": app.mailer}
 
 
@@ -716,7 +716,7 @@ async def test_the_job_the_queue_and_the_instance_are_there_for_every_constructo
         assert Greet.given.core is app.monque.service().monque
 
 
-def test_a_namesake_of_the_job_is_not_given_the_job_when_it_asks_for_another_class() -> None:
+def test_a_duplicate_name_of_the_job_is_not_given_the_job_when_it_asks_for_another_class() -> None:
     @job(name="greet")
     class Greet(Asked):
         def __init__(self, job: Ledger) -> None: ...
@@ -884,7 +884,7 @@ async def test_an_override_reaches_what_lies_behind_other_providers(db: DB) -> N
         assert Greet.given.service.mailer.host == "real"
 
 
-async def test_an_override_made_before_the_start_is_no_mistake(db: DB) -> None:
+async def test_an_override_made_before_the_start_is_not_a_mistake(db: DB) -> None:
     @job(name="greet")
     class Greet(Asked):
         def __init__(self, mailer: Mailer) -> None:
@@ -922,7 +922,7 @@ def test_a_class_without_a_constructor_asks_for_nothing() -> None:
     assert mistakes(Greet) == []
 
 
-def test_every_parameter_without_a_provider_is_told() -> None:
+def test_every_parameter_without_a_provider_is_reported() -> None:
     @job(name="greet")
     class Greet(Asked):
         def __init__(
@@ -978,7 +978,7 @@ async def test_whatever_the_signature_each_parameter_gets_its_own(
     names: dict[str, Any] = {}
     exec(code, names)  # signatures are what is drawn
 
-    planner = Planner(ProviderIndex(application(None, **offered)))
+    planner = BuildPlanner(ProviderIndex(application(None, **offered)))
     plan = planner.plan_class(names["Drawn"], is_singleton=False)
     assert planner.problems == [f"Drawn → {name} → no provider" for name in lacking]
     if not lacking:

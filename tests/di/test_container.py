@@ -155,7 +155,7 @@ class TestItsPlace:
         shop = Shop()
         await sends(shop, shop.queue.mailer(), shop.queue.service())
 
-    async def test_a_copy_of_it_is_told_to_be_a_subclass(
+    async def test_a_copy_of_it_is_reported_to_be_a_subclass(
         self, db: AsyncDatabase[dict[str, Any]]
     ) -> None:
         @containers.copy(MonqueContainer)
@@ -321,7 +321,7 @@ class TestDisabled:
             async with lifespan(app):
                 assert await app.monque.monque() is None
                 service = app.monque.service()
-                with pytest.raises(MonqueError, match=r"disabled.*enabled is False"):
+                with pytest.raises(MonqueError, match=r"disabled: set the option enabled to True"):
                     await service.enqueue("send", 1)
                 with pytest.raises(MonqueError, match="disabled"):
                     _ = service.monque
@@ -735,7 +735,7 @@ class TestACron:
 
 
 async def _leases(db: AsyncDatabase[dict[str, Any]]) -> list[str]:
-    """Give the instance ids that are held."""
+    """Return the instance ids with a lease."""
     found: list[str] = []
     for name in await db.list_collection_names():
         if name.endswith("_meta"):

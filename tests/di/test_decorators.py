@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monque_di import JobHandler, cron, job, job_controller
-from monque_di.metadata import ClassMarks, CronMark, JobMark
+from monque_di.metadata import ClassMetadata, CronMetadata, JobMetadata
 from monque_di.methods import JobMethod
 from monque_di.registry import Registry
 from tests.support.samples import a_job
@@ -29,7 +29,7 @@ class Mailer:
 
 @job(name="send-email", concurrency=10)
 class SendEmail(JobHandler[str]):
-    """Say hello."""
+    """Print a greeting."""
 
     def __init__(self, mailer: Mailer) -> None:
         self.mailer = mailer
@@ -51,7 +51,10 @@ def test_the_name_of_a_job_needs_no_keyword() -> None:
         async def handle(self, job: Job[None]) -> None: ...
 
     (declared,) = Registry([SendLetter]).jobs
-    assert (declared.name, declared.mark and declared.mark.concurrency) == ("send-letter", 2)
+    assert (declared.name, declared.metadata and declared.metadata.concurrency) == (
+        "send-letter",
+        2,
+    )
 
 
 def test_a_decorator_gives_back_the_very_class() -> None:
@@ -66,7 +69,7 @@ def test_a_decorator_gives_back_the_very_class() -> None:
 def test_nothing_that_identifies_a_class_is_changed() -> None:
     assert SendEmail.__name__ == "SendEmail"
     assert SendEmail.__module__ == __name__
-    assert SendEmail.__doc__ == "Say hello."
+    assert SendEmail.__doc__ == "Print a greeting."
     assert SendEmail.__mro__ == (SendEmail, *JobHandler.__mro__)
 
 
@@ -82,8 +85,8 @@ def test_every_option_is_written_down() -> None:
     )
     class Everything: ...
 
-    assert ClassMarks.of(Everything) == ClassMarks(
-        job=JobMark(
+    assert ClassMetadata.of(Everything) == ClassMetadata(
+        job=JobMetadata(
             name="all",
             concurrency=2,
             timeout=timedelta(seconds=3),
@@ -91,7 +94,7 @@ def test_every_option_is_written_down() -> None:
             scope="singleton",
         ),
         crons=(
-            CronMark(
+            CronMetadata(
                 expression="0 9 * * *",
                 name="all",
                 data={"kind": "sales"},
@@ -116,7 +119,7 @@ def test_the_order_of_decorators_counts_only_among_crons(order: list[str]) -> No
 
     for name in reversed(order):
         decorators[name](Any_)
-    marks = ClassMarks.of(Any_)
+    marks = ClassMetadata.of(Any_)
     assert marks is not None
     assert marks.job is not None
     assert [mark.unique_key for mark in marks.crons] == [name for name in order if name != "job"]
@@ -136,10 +139,10 @@ def test_a_decorated_class_may_be_made_a_dataclass_with_slots() -> None:
     assert hasattr(Slotted, "enqueue")
 
 
-def test_a_subclass_is_no_job_by_its_base() -> None:
+def test_a_subclass_is_not_a_job_by_its_base() -> None:
     class Louder(SendEmail): ...
 
-    assert ClassMarks.of(Louder) is None
+    assert ClassMetadata.of(Louder) is None
 
 
 def test_a_subclass_has_its_own_name() -> None:
@@ -151,7 +154,7 @@ def test_a_subclass_has_its_own_name() -> None:
 
 
 def test_a_class_has_one_job_and_one_controller() -> None:
-    with pytest.raises(TypeError, match=r"Twice has two @job: a class has one name"):
+    with pytest.raises(TypeError, match=r"Twice has two @job decorators: remove one"):
 
         @job(name="one")
         @job(name="two")
@@ -165,7 +168,7 @@ def test_a_class_has_one_job_and_one_controller() -> None:
 
 
 def test_a_method_has_one_job() -> None:
-    with pytest.raises(TypeError, match=r"Billing\.charge has two @job: a method has one name"):
+    with pytest.raises(TypeError, match=r"Billing\.charge has two @job decorators: remove one"):
 
         class Billing:
             @job(name="one")
@@ -186,7 +189,7 @@ def test_parentheses_are_not_optional(decorate: Any) -> None:
         async def handle(self: object, job: Job[None]) -> None: ...
 
 
-def test_a_controller_without_parentheses_is_told_how_to_write_it() -> None:
+def test_a_controller_without_parentheses_is_reported_how_to_write_it() -> None:
     with pytest.raises(TypeError, match=r'write @job_controller\("billing"\)'):
 
         @job_controller  # type: ignore[arg-type]  # that is the point
@@ -206,7 +209,7 @@ def test_an_unknown_scope_is_refused_where_it_is_written(scope: Any) -> None:
 def test_a_method_without_an_instance_is_refused(kind: Any, decorate: Any) -> None:
     def charge(cls: object, job: Job[None]) -> None: ...
 
-    with pytest.raises(TypeError, match=rf"is a {kind.__name__}: a job is a method of an instance"):
+    with pytest.raises(TypeError, match=rf"is a {kind.__name__}: a job must be an instance method"):
         decorate(kind(charge))
 
 
@@ -215,13 +218,13 @@ def standalone(job: Job[None]) -> None: ...
 
 @pytest.mark.parametrize("target", [standalone, lambda _: None])
 def test_a_function_is_sent_to_the_core(target: Any) -> None:
-    with pytest.raises(TypeError, match=r"the worker of a function is Monque\.worker"):
+    with pytest.raises(TypeError, match=r"register a function with Monque\.worker"):
         job(name="any")(target)
 
 
 @pytest.mark.parametrize("target", [None, 5, "handle", object()])
 def test_what_is_neither_class_nor_method_is_refused(target: Any) -> None:
-    with pytest.raises(TypeError, match="go on a class or a method, not on"):
+    with pytest.raises(TypeError, match="decorate a class or a method, not"):
         cron("* * * * *")(target)
 
 

@@ -50,7 +50,7 @@ class Package:
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package]:
-    """Give an empty package that can be imported."""
+    """Return an empty importable package."""
     made = Package(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     importlib.invalidate_caches()
@@ -102,12 +102,12 @@ def test_nothing_is_listed_by_none() -> None:
     [
         (Undecorated, "Undecorated is not decorated, only its base Listed is: decorate it too"),
         (dict, "dict has neither @job nor @job_controller"),
-        (Listed(), "is no class"),
-        ("shop.jobs.Listed", "'shop.jobs.Listed' is no class"),
-        (None, "None is no class"),
+        (Listed(), "is not a class"),
+        ("shop.jobs.Listed", "'shop.jobs.Listed' is not a class"),
+        (None, "None is not a class"),
     ],
 )
-def test_what_is_listed_and_no_job_is_told(listed: object, told: str) -> None:
+def test_what_is_listed_and_no_job_is_reported(listed: object, told: str) -> None:
     discovery = Discovery([listed, Listed], None)
     (problem,) = discovery.problems
     assert problem.startswith("jobs → ")
@@ -119,8 +119,8 @@ def test_what_is_listed_and_no_job_is_told(listed: object, told: str) -> None:
 def test_a_list_is_expected(values: object) -> None:
     discovery = Discovery(values, values)
     assert [problem.partition(" not ")[0] for problem in discovery.problems] == [
-        "jobs → a list is expected,",
-        "packages → a list is expected,",
+        "jobs → expected a list,",
+        "packages → expected a list,",
     ]
 
 
@@ -217,7 +217,7 @@ def test_a_main_module_is_not_run(package: Package) -> None:
     ],
 )
 @pytest.mark.parametrize("path", ["broken.py", "broken/__init__.py"])
-def test_a_module_that_cannot_be_imported_is_told_and_the_others_are_found(
+def test_a_module_that_cannot_be_imported_is_reported_and_the_others_are_found(
     package: Package, path: str, code: str, told: str
 ) -> None:
     package.write(path, code)
@@ -237,18 +237,18 @@ def test_a_module_that_cannot_be_imported_is_told_and_the_others_are_found(
         ("no.such.package", "no.such.package cannot be imported: ModuleNotFoundError: "),
         (".relative", ".relative cannot be imported: TypeError: "),
         ("", " cannot be imported: ValueError: "),
-        (5, "5 is neither a package nor the name of one"),
-        (None, "None is neither a package nor the name of one"),
-        (Listed, "is neither a package nor the name of one"),
+        (5, "5 is neither a package nor a package name"),
+        (None, "None is neither a package nor a package name"),
+        (Listed, "is neither a package nor a package name"),
     ],
 )
-def test_a_package_that_is_none_is_told(name: object, told: str) -> None:
+def test_a_package_that_is_none_is_reported(name: object, told: str) -> None:
     (problem,) = Discovery(None, [name]).problems
     assert problem.startswith("packages → ")
     assert told in problem
 
 
-def test_duplicates_over_modules_are_told_with_both_places(package: Package) -> None:
+def test_duplicates_over_modules_are_reported_with_both_places(package: Package) -> None:
     package.write("mail.py", job_code("send"))
     package.write("sms.py", job_code("send"))
     (problem,) = Registry(Discovery(None, [package.name]).classes).problems
@@ -311,9 +311,9 @@ async def test_modules_go_into_a_nested_container(
             assert {worker.name for worker in app.inner.queue.service().monque._workers} == {"mail"}
 
 
-async def test_a_module_without_a_list_is_told_at_the_start(db: DB, package: Package) -> None:
+async def test_a_module_without_a_list_is_reported_at_the_start(db: DB, package: Package) -> None:
     app = application(db, second=queue_on(db, packages=importlib.import_module(package.name)))
-    with pytest.raises(WiringError, match="packages → a list is expected"):
+    with pytest.raises(WiringError, match="packages → expected a list"):
         async with lifespan(app):
             pass
 
@@ -323,7 +323,7 @@ class Unfinished:
     async def handle(self, job: Job[None]) -> None: ...
 
 
-async def test_an_empty_controller_is_told_at_the_start(db: DB) -> None:
+async def test_an_empty_controller_is_reported_at_the_start(db: DB) -> None:
     with pytest.raises(WiringError, match=r"Unfinished → no handler"):
         async with lifespan(application(db, Unfinished)):
             pass

@@ -73,16 +73,16 @@ class Store:
     async def handle(self, job: Job[None]) -> None: ...
 
 
-def test_what_a_nested_provider_lacks_is_told_with_the_way_to_it() -> None:
+def test_what_a_nested_provider_lacks_is_reported_with_the_way_to_it() -> None:
     problems = mistakes(
         Serve,
         service=providers.Factory(Service, repository=providers.Factory(Repository)),
     )
     assert problems == [
-        "Serve → service: Service → url: str → not given to its Factory",
+        "Serve → service: Service → url: str → missing in the arguments of its Factory",
         (
             "Serve → service: Service → repository: Repository → session: Session → "
-            "not given to its Factory"
+            "missing in the arguments of its Factory"
         ),
     ]
 
@@ -97,7 +97,10 @@ def test_positional_arguments_count_in_their_places() -> None:
         == []
     )
     assert mistakes(Serve, service=providers.Singleton(Service, url="x")) == [
-        "Serve → service: Service → repository: Repository → not given to its Singleton"
+        (
+            "Serve → service: Service → repository: Repository → missing in the arguments of its "
+            "Singleton"
+        )
     ]
 
 
@@ -108,7 +111,7 @@ def test_positional_arguments_count_in_their_places() -> None:
         lambda: providers.Factory(Service, providers.Factory(Session), "too many", url="x"),
     ],
 )
-def test_what_a_provider_is_given_and_does_not_take_is_told(make: Any) -> None:
+def test_what_a_provider_is_given_and_does_not_take_is_reported(make: Any) -> None:
     problems = mistakes(Serve, service=make())
     assert problems
     assert problems[0].startswith("Serve → service: Service → ")
@@ -144,7 +147,9 @@ def open_service(session: Session) -> Iterator[Service]:
 )
 def test_every_kind_of_provider_that_calls_is_looked_at(make: Any, function: Any) -> None:
     (problem,) = mistakes(Serve, service=make(function))
-    assert problem.startswith("Serve → service: Service → session: Session → not given to its ")
+    assert problem.startswith(
+        "Serve → service: Service → session: Session → missing in the arguments of its "
+    )
     assert mistakes(Serve, service=make(function, providers.Factory(Session))) == []
 
 
@@ -172,7 +177,7 @@ def test_a_mistake_is_found_behind_whatever_leads_to_it(wrap: Any) -> None:
     problems = mistakes(Find, wrapped=wrap(providers.Factory(Repository)))
     assert len(problems) == 1
     assert problems[0].startswith(f"{Find.__qualname__} → wrapped")
-    assert problems[0].endswith("session: Session → not given to its Factory")
+    assert problems[0].endswith("session: Session → missing in the arguments of its Factory")
 
 
 @pytest.mark.parametrize(
@@ -199,7 +204,7 @@ def test_what_is_handed_over_as_a_provider_may_get_the_rest_when_it_is_called(gi
     assert mistakes(Open, shop=providers.Factory(Shop, make=make)) == []
 
 
-def test_a_dependency_that_is_not_defined_is_told() -> None:
+def test_a_dependency_that_is_not_defined_is_reported() -> None:
     class Core(containers.DeclarativeContainer):
         session = providers.Dependency(instance_of=Session)
         repository = providers.Factory(Repository, session)
@@ -212,12 +217,12 @@ def test_a_dependency_that_is_not_defined_is_told() -> None:
 
     (problem,) = mistakes(Read, core=providers.Container(Core))
     assert problem.startswith(f"{Read.__qualname__} → repository: Repository → ")
-    assert problem.endswith("its Dependency is not defined")
+    assert problem.endswith("its Dependency has no provider")
     defined = providers.Container(Core, session=providers.Factory(Session))
     assert mistakes(Read, core=defined) == []
 
 
-def test_a_dependencies_container_that_is_not_overridden_is_told() -> None:
+def test_a_dependencies_container_that_is_not_overridden_is_reported() -> None:
     class Services(containers.DeclarativeContainer):
         core = providers.DependenciesContainer()
         repository = providers.Factory(Repository, core.session)
@@ -232,7 +237,7 @@ def test_a_dependencies_container_that_is_not_overridden_is_told() -> None:
         async def handle(self, job: Job[None]) -> None: ...
 
     (problem,) = mistakes(Read, services=providers.Container(Services))
-    assert problem.endswith("its Dependency is not defined")
+    assert problem.endswith("its Dependency has no provider")
     core = providers.Container(Core)
     assert mistakes(Read, core=core, services=providers.Container(Services, core=core)) == []
 
@@ -245,7 +250,7 @@ def test_a_dependencies_container_that_is_not_overridden_is_told() -> None:
         (providers.AbstractCallable, providers.Callable),
     ],
 )
-def test_an_abstract_provider_that_is_not_overridden_is_told(make: Any, concrete: Any) -> None:
+def test_an_abstract_provider_that_is_not_overridden_is_reported(make: Any, concrete: Any) -> None:
     app = application(None, Store, session=make(Session))
     (problem,) = mistakes_in(app, Store)
     assert problem == f"Store → session: Session → its {make.__name__} is not overridden"
@@ -262,7 +267,7 @@ def test_an_abstract_provider_that_is_not_overridden_is_told(make: Any, concrete
     ],
 )
 @pytest.mark.parametrize(
-    ("keep", "keeper"),
+    ("keep", "holder"),
     [
         (lambda session: providers.Singleton(Repository, session), "Singleton"),
         (lambda session: providers.ThreadSafeSingleton(Repository, session), "ThreadSafeSingleton"),
@@ -281,7 +286,7 @@ def test_an_abstract_provider_that_is_not_overridden_is_told(make: Any, concrete
     ],
 )
 def test_what_lives_in_a_run_is_not_kept_by_what_outlives_it(
-    make_session: Any, keep: Any, keeper: str
+    make_session: Any, keep: Any, holder: str
 ) -> None:
     @job(name="read")
     class Read:
@@ -292,12 +297,12 @@ def test_what_lives_in_a_run_is_not_kept_by_what_outlives_it(
     (problem,) = mistakes(Read, kept=keep(make_session()))
     label = f"{Read.__qualname__} → kept: Any"
     assert problem.startswith(label)
-    assert problem.endswith(f"lives as long as one run, but the {keeper} of {label} outlives it")
+    assert problem.endswith(f"is run-scoped, but the {holder} of {label} outlives the run")
 
 
 def test_a_singleton_job_keeps_nothing_of_a_run() -> None:
     assert mistakes(Keep, session=RunScoped(open_session)) == [
-        "Keep → session: Session → lives as long as one run, but the singleton Keep outlives it"
+        "Keep → session: Session → is run-scoped, but the singleton Keep outlives the run"
     ]
 
     @job_controller("keep", scope="singleton")
@@ -309,20 +314,20 @@ def test_a_singleton_job_keeps_nothing_of_a_run() -> None:
 
     name = Family.__qualname__
     assert mistakes(Family) == [
-        f"{name} → mine: Job[None] → lives as long as one run, but the singleton {name} outlives it"
+        f"{name} → mine: Job[None] → is run-scoped, but the singleton {name} outlives the run"
     ]
 
 
 def test_a_job_whose_provider_is_a_singleton_keeps_nothing_of_a_run() -> None:
     (problem,) = mistakes(Store, store=providers.Singleton(Store, RunScoped(open_session)))
     assert problem == (
-        "Store → Session → lives as long as one run, but the Singleton of Store outlives it"
+        "Store → Session → is run-scoped, but the Singleton of Store outlives the run"
     )
 
 
 def test_an_explicit_factory_does_not_free_a_singleton_job() -> None:
     (problem,) = mistakes(Keep, keep=providers.Factory(Keep, RunScoped(open_session)))
-    assert problem.endswith("lives as long as one run, but the singleton Keep outlives it")
+    assert problem.endswith("is run-scoped, but the singleton Keep outlives the run")
 
 
 def test_what_lives_in_a_run_may_be_had_by_everything_that_does() -> None:
@@ -360,7 +365,7 @@ def test_a_keeper_is_found_even_if_the_provider_was_seen_without_one() -> None:
     assert problems[0].startswith("Serve → service: Service → ")
 
 
-def test_a_mistake_that_many_jobs_share_is_told_once() -> None:
+def test_a_mistake_that_many_jobs_share_is_reported_once() -> None:
     @job(name="other")
     class Other(Serve): ...
 
@@ -369,7 +374,9 @@ def test_a_mistake_that_many_jobs_share_is_told_once() -> None:
 
     broken = providers.Factory(Service, providers.Object(None))
     problems = mistakes(Serve, Other, Again, service=broken)
-    assert problems == ["Serve → service: Service → url: str → not given to its Factory"]
+    assert problems == [
+        "Serve → service: Service → url: str → missing in the arguments of its Factory"
+    ]
 
 
 def test_an_override_in_force_is_what_is_looked_at() -> None:
@@ -382,7 +389,7 @@ def test_an_override_in_force_is_what_is_looked_at() -> None:
         assert len(mistakes_in(app, Keep)) == 1
 
 
-def test_providers_that_lead_back_to_themselves_are_told() -> None:
+def test_providers_that_lead_back_to_themselves_are_reported() -> None:
     first: Any = providers.Factory(Repository)
     second: Any = providers.Factory(Repository, first)
     first.add_kwargs(session=second)
@@ -431,7 +438,7 @@ def test_nothing_is_called_by_looking() -> None:
 
 async def test_a_captive_dependency_fails_the_start(db: DB) -> None:
     app = application(db, Keep, session=RunScoped(open_session))
-    with pytest.raises(WiringError, match="the singleton Keep outlives it"):
+    with pytest.raises(WiringError, match="the singleton Keep outlives the run"):
         async with lifespan(app):
             raise AssertionError("it has started")
 
@@ -493,7 +500,7 @@ class Permissive:
         lambda: providers.Factory(list[int], [1]),
     ],
 )
-def test_what_can_be_called_is_no_mistake(make: Any) -> None:
+def test_what_can_be_called_is_not_a_mistake(make: Any) -> None:
     @job(name="use")
     class Use:
         def __init__(self, it: Any) -> None: ...

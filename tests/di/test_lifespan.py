@@ -1,4 +1,4 @@
-"""Starting Monque last and stopping it first."""
+"""The lifespan of an application: start order, stop order and signals."""
 
 from __future__ import annotations
 
@@ -148,15 +148,17 @@ class TestTheOrder:
 
 
 class TestMistakes:
-    async def test_a_container_without_monque_is_told_how_to_add_it(self) -> None:
+    async def test_a_container_without_monque_is_reported_how_to_add_it(self) -> None:
         class Bare(containers.DeclarativeContainer):
             pool = providers.Resource(Pool)
 
-        with pytest.raises(MonqueError, match=r"no MonqueContainer in Bare.*providers\.Container"):
+        with pytest.raises(
+            MonqueError, match=r"Bare contains no MonqueContainer.*providers\.Container"
+        ):
             async with lifespan(Bare()):
                 pytest.fail("it started")
 
-    async def test_the_class_of_a_container_is_told_to_be_an_instance(self) -> None:
+    async def test_the_class_of_a_container_is_reported_to_be_an_instance(self) -> None:
         journal = Journal()
 
         class App(containers.DeclarativeContainer):
@@ -340,7 +342,7 @@ class TestFailures:
                 raise ValueError("in the body")
         assert "in the body" in repr(_chain(raised.value))
 
-    async def test_of_a_job_is_no_matter_of_the_applications(
+    async def test_of_a_job_is_not_a_matter_of_the_applications(
         self, db: AsyncDatabase[dict[str, Any]], caplog: pytest.LogCaptureFixture
     ) -> None:
         @job(name="fails")
@@ -494,7 +496,7 @@ class TestFastAPI:
 
 
 def web(app: Any) -> FastAPI:
-    """Give a web application around a container."""
+    """Return a web application with the lifespan of a container."""
     api = FastAPI(lifespan=lambda _: lifespan(app))
 
     @api.post("/queries")

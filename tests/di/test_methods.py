@@ -117,7 +117,7 @@ def test_on_the_class_it_knows_its_full_name() -> None:
     assert Wholesale.close_month.job_name == "wholesale.close-month"
 
 
-def test_without_a_controller_or_a_name_it_is_no_job() -> None:
+def test_without_a_controller_or_a_name_it_is_not_a_job() -> None:
     class Undecorated(Billing): ...
 
     @job_controller("unnamed")
@@ -126,7 +126,7 @@ def test_without_a_controller_or_a_name_it_is_no_job() -> None:
         async def tick(self, job: Job[None]) -> None: ...
 
     for method in (Undecorated.charge, Unnamed.tick):
-        with pytest.raises(TypeError, match=r"is no job: it needs a name, and its class needs"):
+        with pytest.raises(TypeError, match=r"is not a job: it needs a name, and its class needs"):
             _ = method.job_name
 
 

@@ -345,7 +345,7 @@ async def test_markers_of_a_nested_application_are_read_as_it_was_written(db: DB
     ],
 )
 @pytest.mark.parametrize("place", ["constructor", "handler"])
-def test_a_marker_that_leads_to_no_provider_is_told(marker: Any, place: str) -> None:
+def test_a_marker_that_leads_to_no_provider_is_reported(marker: Any, place: str) -> None:
     @job(name="ask")
     class Ask:
         def __init__(self, mailer: Mailer = Provide["other"]) -> None: ...
@@ -367,8 +367,9 @@ def test_closing_is_refused_with_what_to_do_instead() -> None:
 
     (problem,) = mistakes(Ask, mailer=providers.Factory(Mailer))
     assert problem == (
-        f"{Ask.__qualname__} → mailer: Mailer → Closing would end it before the job runs: "
-        "make it a RunScoped"
+        f"{Ask.__qualname__} → mailer: Mailer → Closing would close the resource before the job "
+        "runs: "
+        "use RunScoped instead"
     )
 
 
@@ -443,7 +444,7 @@ async def test_a_handlers_marker_may_be_in_any_place_that_has_a_name(db: DB) -> 
     assert seen == [("ask", "other", "plain", "mx", "mx")]
 
 
-def test_a_handlers_marker_without_a_name_to_give_it_by_is_told() -> None:
+def test_a_handlers_marker_without_a_name_to_give_it_by_is_reported() -> None:
     @job(name="ask")
     class Ask:
         async def handle(
@@ -451,4 +452,7 @@ def test_a_handlers_marker_without_a_name_to_give_it_by_is_told() -> None:
         ) -> None: ...
 
     (problem,) = mistakes_in(an_app(None, "mx"), Ask)
-    assert problem == f"{Ask.__qualname__}.handle → mailer → a marker must not be before a /"
+    assert problem == (
+        f"{Ask.__qualname__}.handle → mailer → a Provide marker cannot fill a "
+        "positional-only parameter"
+    )

@@ -1,4 +1,4 @@
-"""What an application offers to its jobs."""
+"""Finding the providers of a container by type and name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from monque_core import Monque
 from monque_di import MonqueContainer, MonqueService, RunScoped
-from monque_di.provider_index import ProviderIndex, outermost, provided_form
+from monque_di.provider_index import ProviderIndex, provided_type, root_container
 from tests.support.applications import application
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def manage() -> Iterator[Mailer]:
 
 
 def paths(offers: list[Any]) -> list[str]:
-    return sorted(offer.path for offer in offers)
+    return sorted(entry.path for entry in offers)
 
 
 class Deepest(containers.DeclarativeContainer):
@@ -53,45 +53,45 @@ class Deep(containers.DeclarativeContainer):
 
 
 def test_nested_containers_are_searched_to_the_bottom() -> None:
-    catalogue = ProviderIndex(application(None, deep=providers.Container(Deep)))
-    assert paths(catalogue.of_type(Ledger)) == ["deep.deepest.ledger"]
-    assert paths(catalogue.of_type(Mailer)) == ["deep.mailer"]
-    assert paths(catalogue.of_type(SmtpMailer)) == ["deep.deepest.mailer"]
-    assert paths(catalogue.called("mailer", Any)) == ["deep.mailer"]
-    assert paths(catalogue.providing(SmtpMailer)) == ["deep.deepest.mailer"]
+    index = ProviderIndex(application(None, deep=providers.Container(Deep)))
+    assert paths(index.by_type(Ledger)) == ["deep.deepest.ledger"]
+    assert paths(index.by_type(Mailer)) == ["deep.mailer"]
+    assert paths(index.by_type(SmtpMailer)) == ["deep.deepest.mailer"]
+    assert paths(index.by_name("mailer", Any)) == ["deep.mailer"]
+    assert paths(index.for_class(SmtpMailer)) == ["deep.deepest.mailer"]
 
 
 def test_a_container_of_ours_shows_the_service_and_the_instance_and_nothing_else() -> None:
-    catalogue = ProviderIndex(application("a database"))
-    assert paths(catalogue.of_type(MonqueService)) == ["monque.service"]
-    assert paths(catalogue.of_type(Monque)) == ["monque.monque"]
+    index = ProviderIndex(application("a database"))
+    assert paths(index.by_type(MonqueService)) == ["monque.service"]
+    assert paths(index.by_type(Monque)) == ["monque.monque"]
     for name in MonqueContainer.providers:
-        found = paths(catalogue.called(name, Any))
+        found = paths(index.by_name(name, Any))
         assert found == ([f"monque.{name}"] if name in {"monque", "service"} else [])
 
 
-def test_what_is_ours_is_not_taken_for_a_namesake_of_another_type() -> None:
-    catalogue = ProviderIndex(application("a database"))
+def test_what_is_ours_is_not_taken_for_a_duplicate_name_of_another_type() -> None:
+    index = ProviderIndex(application("a database"))
     for name in ("monque", "service", "job"):
-        assert catalogue.called(name, Mailer) == []
-        assert catalogue.called(name, str) == []
-        assert len(catalogue.called(name, inspect.Parameter.empty)) == 1
+        assert index.by_name(name, Mailer) == []
+        assert index.by_name(name, str) == []
+        assert len(index.by_name(name, inspect.Parameter.empty)) == 1
 
 
 def test_a_subclass_of_our_container_shows_what_it_adds() -> None:
     class Queue(MonqueContainer):
         mailer = providers.Factory(Mailer)
 
-    catalogue = ProviderIndex(Queue())
-    assert paths(catalogue.of_type(Mailer)) == ["mailer"]
-    assert paths(catalogue.of_type(MonqueService)) == ["service"]
-    assert catalogue.called("seat", Any) == []
+    index = ProviderIndex(Queue())
+    assert paths(index.by_type(Mailer)) == ["mailer"]
+    assert paths(index.by_type(MonqueService)) == ["service"]
+    assert index.by_name("instance_slot", Any) == []
 
 
 def test_an_overridden_provider_is_still_offered_under_its_own_type() -> None:
     app = application(None, mailer=providers.Factory(Mailer))
     app.mailer.override(providers.Object("a fake"))
-    assert paths(ProviderIndex(app).of_type(Mailer)) == ["mailer"]
+    assert paths(ProviderIndex(app).by_type(Mailer)) == ["mailer"]
 
 
 def test_a_dependency_is_offered_under_what_it_demands_or_is_given() -> None:
@@ -104,11 +104,11 @@ def test_a_dependency_is_offered_under_what_it_demands_or_is_given() -> None:
     shop = providers.Container(
         Shop, demanded=providers.Factory(SmtpMailer), given=providers.Factory(Ledger)
     )
-    catalogue = ProviderIndex(application(None, shop=shop))
-    assert paths(catalogue.of_type(Mailer)) == ["shop.demanded"]
-    assert paths(catalogue.of_type(Ledger)) == ["shop.given"]
-    assert paths(catalogue.of_type(SmtpMailer)) == ["shop.by_default"]
-    assert paths(catalogue.called("never", Any)) == ["shop.never"]
+    index = ProviderIndex(application(None, shop=shop))
+    assert paths(index.by_type(Mailer)) == ["shop.demanded"]
+    assert paths(index.by_type(Ledger)) == ["shop.given"]
+    assert paths(index.by_type(SmtpMailer)) == ["shop.by_default"]
+    assert paths(index.by_name("never", Any)) == ["shop.never"]
 
 
 class Services(containers.DeclarativeContainer):
@@ -122,10 +122,10 @@ class Services(containers.DeclarativeContainer):
 def test_what_one_container_gives_to_another_is_one_offer() -> None:
     core = providers.Container(Deepest)
     services = providers.Container(Services, core=core, ledger=core.ledger)
-    catalogue = ProviderIndex(application(None, core=core, services=services))
-    assert paths(catalogue.of_type(SmtpMailer)) == ["core.mailer"]
-    assert paths(catalogue.of_type(Ledger)) == ["core.ledger"]
-    assert paths(catalogue.called("ledger", Any)) == ["core.ledger"]
+    index = ProviderIndex(application(None, core=core, services=services))
+    assert paths(index.by_type(SmtpMailer)) == ["core.mailer"]
+    assert paths(index.by_type(Ledger)) == ["core.ledger"]
+    assert paths(index.by_name("ledger", Any)) == ["core.ledger"]
 
 
 def test_what_one_container_gives_to_another_is_found_whichever_comes_first() -> None:
@@ -134,9 +134,9 @@ def test_what_one_container_gives_to_another_is_found_whichever_comes_first() ->
         core = providers.Container(Deepest)
         a_services = providers.Container(Services, core=core, ledger=ledger)
 
-    catalogue = ProviderIndex(App())
-    assert paths(catalogue.of_type(SmtpMailer)) == ["core.mailer"]
-    assert paths(catalogue.of_type(Ledger)) == ["core.ledger", "ledger"]
+    index = ProviderIndex(App())
+    assert paths(index.by_type(SmtpMailer)) == ["core.mailer"]
+    assert paths(index.by_type(Ledger)) == ["core.ledger", "ledger"]
 
 
 FORMS: list[tuple[Any, object]] = [
@@ -169,33 +169,35 @@ FORMS: list[tuple[Any, object]] = [
 
 
 @pytest.mark.parametrize(("provider", "form"), FORMS)
-def test_what_a_provider_provides_is_told_without_calling_it(provider: Any, form: object) -> None:
-    assert provided_form(provider) == form
+def test_what_a_provider_provides_is_reported_without_calling_it(
+    provider: Any, form: object
+) -> None:
+    assert provided_type(provider) == form
 
 
-def test_two_offers_are_told_apart_by_path_and_type() -> None:
-    catalogue = ProviderIndex(
+def test_two_offers_are_reported_apart_by_path_and_type() -> None:
+    index = ProviderIndex(
         application(None, mailer=providers.Factory(Mailer), deep=providers.Container(Deep))
     )
-    assert sorted(str(offer) for offer in catalogue.of_type(Mailer)) == [
+    assert sorted(str(entry) for entry in index.by_type(Mailer)) == [
         "deep.mailer (Mailer)",
         "mailer (Mailer)",
     ]
-    (offer,) = ProviderIndex(application(None, items=providers.List())).called("items", Any)
-    assert str(offer) == "items"
+    (entry,) = ProviderIndex(application(None, items=providers.List())).by_name("items", Any)
+    assert str(entry) == "items"
 
 
 def test_the_application_is_found_from_any_container_in_it() -> None:
     app: Any = application(None, deep=providers.Container(Deep))
     inner = app.deep.container.deepest.container
     for container in (app, app.deep, app.deep.deepest, inner, app.monque):
-        assert outermost(container) is app
+        assert root_container(container) is app
 
 
 @pytest.mark.parametrize("wrong", [None, {}, Deep, providers.Factory(Mailer), "app"])
-def test_what_is_no_container_is_told(wrong: object) -> None:
-    with pytest.raises(TypeError, match="an instance of a container is expected, not"):
-        outermost(wrong)
+def test_what_is_not_a_container_is_reported(wrong: object) -> None:
+    with pytest.raises(TypeError, match="expected an instance of a container, not"):
+        root_container(wrong)
 
 
 @quick
@@ -209,8 +211,8 @@ def test_of_any_family_of_classes_the_exact_ones_come_first(data: st.DataObject)
     wanted = data.draw(st.sampled_from(family))
 
     app = application(
-        None, **{f"offer{place}": providers.Factory(kind) for place, kind in enumerate(offered)}
+        None, **{f"entry{place}": providers.Factory(kind) for place, kind in enumerate(offered)}
     )
-    exact = [f"offer{place}" for place, kind in enumerate(offered) if kind is wanted]
-    derived = [f"offer{place}" for place, kind in enumerate(offered) if issubclass(kind, wanted)]
-    assert paths(ProviderIndex(app).of_type(wanted)) == sorted(exact or derived)
+    exact = [f"entry{place}" for place, kind in enumerate(offered) if kind is wanted]
+    derived = [f"entry{place}" for place, kind in enumerate(offered) if issubclass(kind, wanted)]
+    assert paths(ProviderIndex(app).by_type(wanted)) == sorted(exact or derived)

@@ -111,7 +111,7 @@ def test_a_mixin_brings_its_jobs_without_being_a_controller() -> None:
     assert names(Stock) == ["stock.audit", "stock.count"]
 
 
-def test_an_override_without_a_mark_is_no_job() -> None:
+def test_an_override_without_a_mark_is_not_a_job() -> None:
     @job_controller("quiet")
     class Quiet(Billing):
         async def remind(self, job: Job[dict[str, str]]) -> None: ...
@@ -151,7 +151,7 @@ async def test_an_inherited_job_runs_on_the_class_that_inherits_it(db: DB) -> No
     assert sorted(seen) == [("North", "north.open"), ("South", "south.open")]
 
 
-def test_two_jobs_of_one_name_are_told_with_their_places() -> None:
+def test_two_jobs_of_one_name_are_reported_with_their_places() -> None:
     @job(name="same")
     class One(Base): ...
 
@@ -178,7 +178,9 @@ def test_a_namespace_may_make_the_same_name() -> None:
 
 
 @pytest.mark.parametrize("order", [[0, 1], [1, 0]])
-async def test_one_that_replaces_takes_the_place_of_its_namesake(db: DB, order: list[int]) -> None:
+async def test_one_that_replaces_takes_the_place_of_its_duplicate_name(
+    db: DB, order: list[int]
+) -> None:
     seen: list[str] = []
 
     @job(name="same")
@@ -210,7 +212,7 @@ def test_two_that_replace_are_one_too_many() -> None:
     assert names(One) == ["same"]
 
 
-def test_a_class_without_a_handler_is_told() -> None:
+def test_a_class_without_a_handler_is_reported() -> None:
     @job(name="empty")
     class Empty: ...
 
@@ -269,11 +271,12 @@ def test_jobs_among_the_methods_want_a_controller() -> None:
         async def inner(self, job: Job[None]) -> None: ...
 
     assert problem(Confused) == (
-        f"{Confused.__qualname__} → has jobs among its methods: add @job_controller"
+        f"{Confused.__qualname__} → has methods with @job or @cron: add @job_controller to the "
+        "class"
     )
 
 
-def test_a_controller_is_no_job_itself() -> None:
+def test_a_controller_is_not_a_job_itself() -> None:
     @job(name="both")
     @job_controller("both")
     class Both:
@@ -281,20 +284,23 @@ def test_a_controller_is_no_job_itself() -> None:
         async def run(self, job: Job[None]) -> None: ...
 
     assert (
-        problem(Both) == f"{Both.__qualname__} → is a controller: @job and @cron go on its methods"
+        problem(Both) == f"{Both.__qualname__} → is a controller: put @job and @cron on its methods"
     )
 
 
-def test_the_scope_of_a_controller_is_told_by_the_controller() -> None:
+def test_the_scope_of_a_controller_is_reported_by_the_controller() -> None:
     @job_controller("scoped")
     class Scoped:
         @job(name="run", scope="singleton")
         async def run(self, job: Job[None]) -> None: ...
 
-    assert problem(Scoped) == f"{Scoped.__qualname__}.run → scope= goes on its @job_controller"
+    assert (
+        problem(Scoped)
+        == f"{Scoped.__qualname__}.run → scope= belongs in @job_controller of its class"
+    )
 
 
-def test_a_job_without_a_name_or_with_two_is_told() -> None:
+def test_a_job_without_a_name_or_with_two_is_reported() -> None:
     @cron("* * * * *")
     class Unnamed(Base): ...
 
@@ -305,15 +311,15 @@ def test_a_job_without_a_name_or_with_two_is_told() -> None:
     @cron("* * * * *", name="named")
     class Named(Base): ...
 
-    assert problem(Unnamed) == f"{Unnamed.__qualname__}.handle → has no name: @job gives it one"
+    assert problem(Unnamed) == f"{Unnamed.__qualname__}.handle → has no name: name it in one @job"
     assert problem(Twice) == (
-        f"{Twice.__qualname__}.handle → has the names one, two: @job gives it one"
+        f"{Twice.__qualname__}.handle → has several names, one, two: name it in one @job"
     )
     assert names(Named) == ["named"]
 
 
 @pytest.mark.parametrize("name", [5, None, b"bytes", ["list"]])
-def test_a_name_that_is_no_text_is_refused_where_it_is_written(name: Any) -> None:
+def test_a_name_that_is_not_a_text_is_refused_where_it_is_written(name: Any) -> None:
     with pytest.raises(TypeError, match="name"):
         job(name=name)
     if name is not None:
@@ -321,7 +327,7 @@ def test_a_name_that_is_no_text_is_refused_where_it_is_written(name: Any) -> Non
             cron("* * * * *", name=name)
 
 
-def test_generators_never_run_and_are_told() -> None:
+def test_generators_never_run_and_are_reported() -> None:
     @job(name="plain")
     class Plain:
         def handle(self, job: Job[None]) -> Iterator[int]:
@@ -334,8 +340,8 @@ def test_generators_never_run_and_are_told() -> None:
             yield 1
 
     assert Registry([Plain, Family]).problems == [
-        f"{Plain.__qualname__}.handle → is a generator, which would never run",
-        f"{Family.__qualname__}.run → is a generator, which would never run",
+        f"{Plain.__qualname__}.handle → is a generator function, whose body would never run",
+        f"{Family.__qualname__}.run → is a generator function, whose body would never run",
     ]
 
 
@@ -348,7 +354,7 @@ class Signatures:
 
 
 @pytest.mark.parametrize("method", ["none", "bare", "two", "keyword", "extra"])
-def test_a_handler_that_cannot_be_called_with_a_job_is_told(method: str) -> None:
+def test_a_handler_that_cannot_be_called_with_a_job_is_reported(method: str) -> None:
     @job(name="wrong")
     class Wrong:
         handle = vars(Signatures)[method]
@@ -395,7 +401,7 @@ def test_a_handler_that_can_be_called_with_a_job_will_do(method: str) -> None:
         ("0 9 * * *", 5, "5"),
     ],
 )
-def test_a_cron_that_does_not_parse_is_told_with_its_handler(
+def test_a_cron_that_does_not_parse_is_reported_with_its_handler(
     expression: Any, timezone: Any, told: str
 ) -> None:
     def declare() -> type:
@@ -424,7 +430,7 @@ def test_a_cron_that_does_not_parse_is_told_with_its_handler(
         ({"data": object()}, "data"),
     ],
 )
-async def test_a_schedule_that_cannot_be_stored_is_told_with_its_handler(
+async def test_a_schedule_that_cannot_be_stored_is_reported_with_its_handler(
     db: DB, options: dict[str, Any], told: str
 ) -> None:
     @job(name="tick")
@@ -442,7 +448,7 @@ def test_two_crons_of_one_job_need_two_keys() -> None:
     class Tick(Base): ...
 
     assert problem(Tick) == (
-        f"{Tick.__qualname__}.handle → two @cron have the key 'tick': give each its unique_key"
+        f"{Tick.__qualname__}.handle → two @cron have the key 'tick': set a unique_key"
     )
 
 

@@ -1,4 +1,4 @@
-"""What Monque and its connection are to dependency-injector."""
+"""The custom providers of `MonqueContainer`."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class TestTheConnection:
 
             assert App().monque.connection() is source
 
-    async def test_that_was_not_given_is_told_at_the_start(self) -> None:
+    async def test_that_was_not_given_is_reported_at_the_start(self) -> None:
         class App(containers.DeclarativeContainer):
             monque = providers.Container(MonqueContainer)
 
@@ -289,7 +289,7 @@ class TestWithBareInitAndShutdown:
                 "pool closes",
             ]
 
-    async def test_a_resource_that_needs_the_queue_by_way_of_others_is_no_deadlock(
+    async def test_a_resource_that_needs_the_queue_by_way_of_others_is_not_a_deadlock(
         self, db: AsyncDatabase[dict[str, Any]]
     ) -> None:
         class Outbox:

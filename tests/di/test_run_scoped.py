@@ -100,7 +100,7 @@ class Application:
 
 @pytest.fixture
 async def app(db: AnyDb) -> AsyncIterator[Application]:
-    """Give an application of which nothing may be left."""
+    """Yield an application, and check that it leaves nothing behind."""
     leftovers = Leftovers()
     app = Application(db)
     yield app
@@ -121,7 +121,7 @@ def a_worker(
     in_a_thread: Callable[[Session], Any],
     **options: Any,
 ) -> type:
-    """Give a job class that acts on its session, on the loop or in a thread."""
+    """Return a job class that uses its session, on the loop or in a thread."""
 
     class Built:
         def __init__(self, session: Session) -> None:
@@ -393,7 +393,7 @@ class TestLifetimes:
 
 class TestTheEnd:
     @each_way
-    async def test_of_a_success_closes_before_the_outcome_is_told(
+    async def test_of_a_success_closes_before_the_outcome_is_reported(
         self, app: Application, kind: str, shape: str
     ) -> None:
         app.add_session(shape)
@@ -564,7 +564,7 @@ class TestTheEnd:
         finally:
             may_end.set()
         await late.reach(1)
-        assert late == ["the run of 'work' has ended, and its scope with it"]
+        assert late == ["the run of 'work' has ended: its run-scoped objects are closed"]
         assert len(app.sessions) == 1
 
     async def test_of_a_thread_that_is_still_opening_at_the_end_of_a_stop_closes_that_too(
@@ -688,7 +688,9 @@ class TestFailures:
             (failed,) = await happenings.reach("job:fail")
         assert isinstance(failed.error, LookupError)
         assert "no such address" in str((await stored(app.db, job)).fail_reason)
-        told = [record for record in caplog.records if "closing the scope" in record.getMessage()]
+        told = [
+            record for record in caplog.records if "closing the run scope" in record.getMessage()
+        ]
         (record,) = told
         assert record.levelno == logging.ERROR
         assert str(job.id) in record.getMessage()

@@ -1,4 +1,4 @@
-"""What lives as long as one run."""
+"""Run-scoped objects."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 from monque_core import MonqueError
 from monque_di import RunScoped, current_job
-from monque_di.building import given as given_by
-from monque_di.scope import Scope, current_scope
+from monque_di.building import provide
+from monque_di.scope import RunScope, current_scope
 from tests.support.samples import a_job
 from tests.support.sessions import AT_ONCE, LATER, SHAPES, Session, Sessions
 from tests.support.tally import Tally
@@ -40,7 +40,7 @@ async_shape = pytest.mark.parametrize("shape", LATER)
 
 @st.composite
 def graphs(draw: st.DrawFn) -> list[tuple[str, set[int]]]:
-    """Give shapes, each with the positions of those before it that it draws from."""
+    """Generate shapes, each with the positions of its dependencies."""
     shapes = draw(st.lists(st.sampled_from(SHAPES), min_size=1, max_size=6))
     return [
         (shape, draw(st.sets(st.integers(0, position - 1))) if position else set())
@@ -55,14 +55,14 @@ async def sessions() -> Sessions:
 
 @pytest.fixture
 async def complaints() -> list[dict[str, Any]]:
-    """Give what the event loop has to complain of."""
+    """Yield the errors that the event loop reports."""
     heard: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context))
     return heard
 
 
 async def run(call: Callable[[], Awaitable[Any]], job: Job[Any] | None = None) -> Any:
-    return await Scope(job or a_job()).run(call)
+    return await RunScope(job or a_job()).run(call)
 
 
 def begin(call: Callable[[], Awaitable[Any]]) -> asyncio.Task[Any]:
@@ -105,7 +105,7 @@ class TestCurrentJob:
         assert await run(call, outer) == ["outer", "inner", "outer"]
 
     @pytest.mark.parametrize("ending", ["returns", "raises"])
-    async def test_is_no_more_after_the_run(self, ending: str) -> None:
+    async def test_is_not_a_more_after_the_run(self, ending: str) -> None:
         async def call() -> None:
             current_job()
             if ending == "raises":
@@ -115,7 +115,7 @@ class TestCurrentJob:
             await run(call)
         except ValueError:
             assert ending == "raises"
-        with pytest.raises(MonqueError, match="no job runs here"):
+        with pytest.raises(MonqueError, match="no job is running here"):
             current_job()
 
     @any_shape
@@ -129,14 +129,14 @@ class TestCurrentJob:
             seen.append(current_job())
 
         session = RunScoped(sessions.factory(shape, opening=note, closing=note))
-        await run(lambda: given_by(session), job)
+        await run(lambda: provide(session), job)
         assert seen == [job, job]
 
-    async def test_is_given_by_nested_providers(self, sessions: Sessions) -> None:
+    async def test_is_provide_nested_providers(self, sessions: Sessions) -> None:
         job = a_job()
         inner = RunScoped(sessions.factory("async generator"), providers.Callable(current_job))
         outer = providers.Factory(Parts, inner, providers.Callable(current_job))
-        session, given = (await run(lambda: given_by(outer), job)).parts
+        session, given = (await run(lambda: provide(outer), job)).parts
         assert given is job
         assert session.parts == (job,)
 
@@ -150,8 +150,8 @@ class TestOpening:
 
         async def call() -> None:
             assert not sessions.steps
-            first = await given_by(session)
-            second = await given_by(session)
+            first = await provide(session)
+            second = await provide(session)
             assert first is second is sessions.only
             assert first.is_open
 
@@ -174,8 +174,8 @@ class TestOpening:
     @any_shape
     async def test_happens_anew_in_every_run(self, sessions: Sessions, shape: str) -> None:
         session = RunScoped(sessions.factory(shape))
-        first = await run(lambda: given_by(session))
-        second = await run(lambda: given_by(session))
+        first = await run(lambda: provide(session))
+        second = await run(lambda: provide(session))
         assert first is not second
         assert sessions.steps == ["open session", "close session"] * 2
 
@@ -186,7 +186,7 @@ class TestOpening:
         session = RunScoped(sessions.factory(shape))
 
         async def call() -> Any:
-            return await asyncio.gather(*(given_by(session) for _ in range(20)))
+            return await asyncio.gather(*(provide(session) for _ in range(20)))
 
         assert set(await run(call)) == {sessions.only}
 
@@ -228,7 +228,7 @@ class TestOpening:
             host=providers.Callable(host),
             port=providers.Configuration(default={"port": 27017}).port,
         )
-        given = await run(lambda: given_by(provider))
+        given = await run(lambda: provide(provider))
         assert given == ((1, "two"), {"host": "localhost", "port": 27017})
 
     async def test_takes_a_class_that_is_its_own_manager(self) -> None:
@@ -248,7 +248,7 @@ class TestOpening:
         work = RunScoped(UnitOfWork, host="localhost")
 
         async def call() -> None:
-            works.append(await given_by(work))
+            works.append(await provide(work))
             raise ValueError
 
         with pytest.raises(ValueError):  # noqa: PT011  # whatever its text
@@ -265,9 +265,9 @@ class TestOpening:
         outer = RunScoped(sessions.factory(outer_shape, "outer"), inner)
 
         async def call() -> None:
-            opened = await given_by(outer)
+            opened = await provide(outer)
             assert opened.label == "outer"
-            assert opened.parts == (await given_by(inner),)
+            assert opened.parts == (await provide(inner),)
 
         await run(call)
         assert sessions.steps == ["open inner", "open outer", "close outer", "close inner"]
@@ -281,7 +281,7 @@ class TestOpening:
             return "connected"
 
         session = RunScoped(sessions.factory(shape), providers.Singleton(connect))
-        await run(lambda: given_by(session))
+        await run(lambda: provide(session))
         assert sessions.only.parts == ("connected",)
 
     @any_shape
@@ -290,7 +290,7 @@ class TestOpening:
     ) -> None:
         session = RunScoped(sessions.factory(shape))
         orders, customers = (providers.Factory(Parts, session) for _ in range(2))
-        shop = await run(lambda: given_by(providers.Factory(Parts, orders, customers)))
+        shop = await run(lambda: provide(providers.Factory(Parts, orders, customers)))
         assert [repository.parts for repository in shop.parts] == [(sessions.only,)] * 2
 
     @any_shape
@@ -306,8 +306,8 @@ class TestOpening:
         broken = RunScoped(sessions.factory(shape, "broken", opening=refuse))
 
         async def call() -> None:
-            await given_by(first)
-            await given_by(broken)
+            await provide(first)
+            await provide(broken)
 
         with pytest.raises(ConnectionError) as raised:
             await run(call)
@@ -329,18 +329,20 @@ class TestOpening:
             RunScoped(sessions.factory("async factory of an async manager", "after")),
         ]
         with pytest.raises(ConnectionError, match="refused"):
-            await run(lambda: given_by(providers.Factory(Parts, *parts)))
+            await run(lambda: provide(providers.Factory(Parts, *parts)))
         assert not sessions.open
         assert not tasks_of_tenants()
         gc.collect()
         await asyncio.sleep(0)
         assert not complaints
 
-    async def test_of_what_is_no_manager_says_what_would_be_one(self) -> None:
+    async def test_of_what_is_not_a_manager_is_explained(self) -> None:
         make: Any = lambda: "a string"  # noqa: E731  # a mistake that a type checker would see
         provider = RunScoped[Any](make)
-        with pytest.raises(TypeError, match=r"'a string'.*no context manager.*providers\.Factory"):
-            await run(lambda: given_by(provider))
+        with pytest.raises(
+            TypeError, match=r"'a string'.*not a context manager.*providers\.Factory"
+        ):
+            await run(lambda: provide(provider))
 
     @async_shape
     async def test_in_a_thread_of_what_needs_the_event_loop_says_so(
@@ -359,7 +361,7 @@ class TestOpening:
         session = RunScoped(sessions.factory(shape))
 
         async def call() -> None:
-            await given_by(session)
+            await provide(session)
             with pytest.raises(MonqueError, match=r"thread"):
                 await asyncio.to_thread(session)
 
@@ -374,7 +376,7 @@ class TestOpening:
             return "connected"
 
         connection = providers.Singleton(connect)
-        await given_by(connection)
+        await provide(connection)
         session = RunScoped(sessions.factory(shape), connection)
         with pytest.raises(MonqueError, match=r"thread"):
             await run(lambda: asyncio.to_thread(session))
@@ -397,7 +399,7 @@ class TestOpening:
         async def call() -> None:
             asking = asyncio.create_task(asyncio.to_thread(slow))
             await opening.reach(1)
-            await given_by(quick)
+            await provide(quick)
             may_open.set()
             await asking
 
@@ -411,7 +413,7 @@ class TestOpening:
         session = RunScoped(sessions.factory(shape))
 
         async def ask() -> Session:
-            opened: Session = await given_by(session)
+            opened: Session = await provide(session)
             return opened
 
         async def call() -> None:
@@ -435,7 +437,7 @@ class TestOpening:
         session = RunScoped(sessions.factory("async manager", opening=fail))
         raised: BaseException | None = None
         try:
-            await run(lambda: given_by(session))
+            await run(lambda: provide(session))
         except (MonqueError, asyncio.CancelledError) as error:
             raised = error
         assert raised is not None
@@ -445,7 +447,7 @@ class TestOpening:
     async def test_waits_for_coroutines_of_compiled_code(self, sessions: Sessions) -> None:
         make = sessions.factory("async factory of an async manager")
         session = RunScoped(lambda: Compiled(make()))
-        assert await run(lambda: given_by(session)) is sessions.only
+        assert await run(lambda: provide(session)) is sessions.only
 
 
 class TestClosing:
@@ -457,7 +459,7 @@ class TestClosing:
         error = ValueError("the run's")
 
         async def call() -> None:
-            await given_by(session)
+            await provide(session)
             raise error
 
         with pytest.raises(ValueError, match="the run's") as raised:
@@ -471,7 +473,7 @@ class TestClosing:
         session = RunScoped(sessions.factory(shape))
 
         async def call() -> None:
-            await given_by(session)
+            await provide(session)
             await asyncio.Event().wait()
 
         running = begin(call)
@@ -484,13 +486,13 @@ class TestClosing:
 
     @any_shape
     @pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
-    async def test_sees_what_is_no_ordinary_failure(
+    async def test_sees_what_is_not_a_ordinary_failure(
         self, sessions: Sessions, shape: str, raised: BaseException
     ) -> None:
         session = RunScoped(sessions.factory(shape))
 
         async def call() -> None:
-            await given_by(session)
+            await provide(session)
             raise raised
 
         caught: BaseException | None = None
@@ -509,7 +511,7 @@ class TestClosing:
         error = ValueError("the run's")
 
         async def call() -> None:
-            await given_by(session)
+            await provide(session)
             raise error
 
         with pytest.raises(ValueError, match="the run's") as raised:
@@ -526,7 +528,7 @@ class TestClosing:
         error = ValueError("the run's")
 
         async def call() -> None:
-            await given_by(inner)
+            await provide(inner)
             raise error
 
         with pytest.raises(ValueError, match="the run's"):
@@ -545,7 +547,7 @@ class TestClosing:
         outer = RunScoped(sessions.factory("async generator", "outer"))
         inner = RunScoped(sessions.factory(shape, "inner", closing=fail), outer)
         with pytest.raises(OSError, match="no commit") as raised:
-            await run(lambda: given_by(inner))
+            await run(lambda: provide(inner))
         assert raised.value is error
         assert [(session.label, session.seen) for session in sessions] == [
             ("outer", error),
@@ -566,7 +568,7 @@ class TestClosing:
         inner = RunScoped(sessions.factory(shape, "inner", closing=fail), outer)
 
         async def call() -> None:
-            await given_by(inner)
+            await provide(inner)
             raise error
 
         with pytest.raises(ValueError, match="the run's") as raised:
@@ -590,7 +592,7 @@ class TestClosing:
         session = RunScoped(sessions.factory(shape, closing=fail))
 
         async def call() -> None:
-            await given_by(session)
+            await provide(session)
             await asyncio.Event().wait()
 
         running = begin(call)
@@ -609,7 +611,7 @@ class TestClosing:
 
         session = RunScoped(sessions.factory(shape, closing=fail))
         with pytest.raises(asyncio.CancelledError):
-            await run(lambda: given_by(session))
+            await run(lambda: provide(session))
 
     @any_shape
     async def test_that_fails_with_a_cancellation_after_a_failure_leaves_the_failure(
@@ -621,7 +623,7 @@ class TestClosing:
         session = RunScoped(sessions.factory(shape, closing=fail))
 
         async def call() -> None:
-            await given_by(session)
+            await provide(session)
             raise ValueError("the run's")
 
         with pytest.raises(ValueError, match="the run's"):
@@ -641,7 +643,7 @@ class TestClosing:
 
         async def call() -> None:
             for way in ways:
-                await given_by(way)
+                await provide(way)
             raise ValueError("the run's")
 
         with pytest.raises(ValueError, match="the run's"):
@@ -675,7 +677,7 @@ class TestClosing:
 
         async def call() -> str:
             for provider in scoped:
-                await given_by(provider)
+                await provide(provider)
             opened.set()
             if ending == "raises":
                 raise ValueError("the run's")
@@ -718,7 +720,7 @@ class TestClosing:
             nodes.append(RunScoped(sessions.factory(shape, str(label)), *drawn))
 
         async def call() -> None:
-            await given_by(providers.Factory(Parts, *nodes))
+            await provide(providers.Factory(Parts, *nodes))
             if ending == "raises":
                 raise ValueError("the run's")
 
@@ -743,7 +745,7 @@ class TestClosing:
         app = App()
 
         async def unit_of_work() -> AsyncIterator[Session]:
-            session = await given_by(app.session)
+            session = await provide(app.session)
             try:
                 yield session
             finally:
@@ -763,7 +765,7 @@ class TestClosing:
         if by_markers:
             app.wire(modules=[__name__])
         try:
-            await run(lambda: given_by(unit))
+            await run(lambda: provide(unit))
         finally:
             app.unwire()
         assert sessions.steps == ["open session", "commit", "close session"]
@@ -805,8 +807,8 @@ class TestCancellation:
         first = RunScoped(sessions.factory("async generator", "first"))
 
         async def call() -> None:
-            await given_by(first)
-            await given_by(slow)
+            await provide(first)
+            await provide(slow)
 
         running = begin(call)
         await steps.reach(1)
@@ -830,7 +832,7 @@ class TestCancellation:
 
         slow = RunScoped(sessions.factory("async generator", opening=wait))
         graph = providers.Factory(Parts, providers.Factory(Parts, slow))
-        running = begin(lambda: given_by(graph))
+        running = begin(lambda: provide(graph))
         await opening.reach(1)
         running.cancel()
         await asyncio.wait([running])
@@ -856,7 +858,7 @@ class TestCancellation:
                     raise
 
         session = RunScoped(sessions.factory("async manager", opening=wait))
-        running = begin(lambda: given_by(session))
+        running = begin(lambda: provide(session))
         await opening.reach(1)
         if resistance == "is done by then":
             may_open.set()
@@ -885,7 +887,7 @@ class TestCancellation:
             sessions.factory("async manager", "inner", **(slow if position == "inner" else quick)),
             outer,
         )
-        running = begin(lambda: given_by(inner))
+        running = begin(lambda: provide(inner))
         await closing.reach(1)
         running.cancel()
         await asyncio.wait([running])
@@ -912,7 +914,7 @@ class TestCancellation:
                 raise OSError("half committed") from None
 
         session = RunScoped(sessions.factory("async manager", closing=wait))
-        running = begin(lambda: given_by(session))
+        running = begin(lambda: provide(session))
         await closing.reach(1)
         running.cancel()
         raised: BaseException | None = None
@@ -942,8 +944,8 @@ class TestCancellation:
         slow = RunScoped(sessions.factory("async generator", "slow", closing=wait))
 
         async def call() -> None:
-            await given_by(first)
-            await given_by(slow)
+            await provide(first)
+            await provide(slow)
             await asyncio.Event().wait()
 
         running = begin(call)
@@ -966,7 +968,7 @@ class TestCancellation:
         session = RunScoped(sessions.factory(shape))
 
         async def call() -> None:
-            await given_by(session)
+            await provide(session)
             await asyncio.Event().wait()
 
         before = asyncio.all_tasks()
@@ -984,7 +986,7 @@ class TestCancellation:
         session = RunScoped(sessions.factory("async generator"))
 
         async def call() -> None:
-            await given_by(session)
+            await provide(session)
             await asyncio.Event().wait()
 
         with pytest.raises(TimeoutError):
@@ -998,7 +1000,7 @@ class TestCancellation:
         session = RunScoped(sessions.factory("async generator"))
 
         async def call() -> str:
-            await given_by(session)
+            await provide(session)
             try:
                 async with asyncio.timeout(0.01):
                     await asyncio.Event().wait()
@@ -1022,7 +1024,7 @@ class TestCancellation:
         session = RunScoped(sessions.factory("async generator", opening=wait))
 
         async def call() -> Session:
-            first, second = (asyncio.create_task(given_by(session)) for _ in range(2))
+            first, second = (asyncio.create_task(provide(session)) for _ in range(2))
             await opening.reach(1)
             first.cancel()
             await asyncio.wait([first])
@@ -1059,7 +1061,7 @@ class TestOneTask:
         graph = providers.Factory(Parts, scoped, providers.Factory(Parts, scoped))
 
         async def call() -> Any:
-            built = await given_by(graph)
+            built = await provide(graph)
             await ran.reach(1)
             return built.parts[0]
 
@@ -1084,7 +1086,7 @@ class TestOneTask:
         scoped = RunScoped(manage)
 
         async def call() -> None:
-            await given_by(scoped)
+            await provide(scoped)
             await asyncio.Event().wait()
 
         running = begin(call)
@@ -1106,7 +1108,7 @@ class TestOneTask:
 
         scoped = RunScoped(manage)
         graph = providers.Factory(Parts, providers.Factory(Parts, scoped))
-        built = await run(lambda: given_by(graph), a_job(name="ada"))
+        built = await run(lambda: provide(graph), a_job(name="ada"))
         assert built.parts[0].parts == ("ada",)
         assert user.get() == "nobody"
 
@@ -1126,7 +1128,7 @@ class TestOneTask:
         )
 
         async def call() -> str:
-            await given_by(session)
+            await provide(session)
             return user.get()
 
         assert await run(call) == "ada"
@@ -1140,10 +1142,10 @@ class TestOutsideARun:
     ) -> None:
         session = RunScoped(sessions.factory(shape))
         for ask in (session, current_job, current_scope):
-            with pytest.raises(MonqueError, match="no job runs here"):
+            with pytest.raises(MonqueError, match="no job is running here"):
                 ask()
-        with pytest.raises(MonqueError, match="no job runs here"):
-            await given_by(providers.Factory(Parts, session))
+        with pytest.raises(MonqueError, match="no job is running here"):
+            await provide(providers.Factory(Parts, session))
         assert not sessions.steps
 
     @any_shape
@@ -1158,10 +1160,10 @@ class TestOutsideARun:
             await may_ask.wait()
             for provider in (session, used):
                 with pytest.raises(MonqueError, match=r"'send-email' has ended"):
-                    await given_by(provider)
+                    await provide(provider)
 
         async def call() -> asyncio.Task[None]:
-            await given_by(used)
+            await provide(used)
             return asyncio.create_task(ask_late())
 
         late = await run(call)
@@ -1222,7 +1224,7 @@ class TestOutsideARun:
                 refusals.append(error)
 
         session = RunScoped(sessions.factory("async generator", closing=ask_late))
-        await run(lambda: given_by(session))
+        await run(lambda: provide(session))
         assert sessions.steps == ["open session", "close session"]
         assert len(refusals) == 1
 
@@ -1234,11 +1236,11 @@ class TestProvider:
     ) -> None:
         session = RunScoped(sessions.factory(shape))
         with session.override(providers.Object("fake")):
-            assert await run(lambda: given_by(session)) == "fake"
+            assert await run(lambda: provide(session)) == "fake"
         assert not sessions.steps
-        assert await run(lambda: given_by(session)) is sessions.only
+        assert await run(lambda: provide(session)) is sessions.only
         with session.override("fake"):
-            assert await run(lambda: given_by(session)) == "fake"
+            assert await run(lambda: provide(session)) == "fake"
         assert len(sessions) == 1
 
     @any_shape
@@ -1250,7 +1252,7 @@ class TestProvider:
         with session.override(fake):
 
             async def call() -> None:
-                assert await given_by(session) is await given_by(session)
+                assert await provide(session) is await provide(session)
 
             await run(call)
         assert sessions.steps == ["open fake", "close fake"]
@@ -1259,10 +1261,10 @@ class TestProvider:
         session = RunScoped(sessions.factory("async manager"))
 
         async def call() -> list[Any]:
-            real = await given_by(session)
+            real = await provide(session)
             with session.override(providers.Object("fake")):
-                fake = await given_by(session)
-            return [real, fake, await given_by(session)]
+                fake = await provide(session)
+            return [real, fake, await provide(session)]
 
         real, fake, again = await run(call)
         assert real is again is sessions.only
@@ -1279,7 +1281,7 @@ class TestProvider:
         first, second = App(host="first"), App(host="second")
 
         async def call() -> list[Any]:
-            return [await given_by(app.repository) for app in (first, second)]
+            return [await provide(app.repository) for app in (first, second)]
 
         one, other = await run(call)
         assert one.parts[0] is one.parts[1]
@@ -1293,10 +1295,10 @@ class TestProvider:
         assert isinstance(twin, RunScoped)
         assert twin is not session
         assert twin.provides is session.provides
-        assert (await run(lambda: given_by(twin))).parts == ("host",)
+        assert (await run(lambda: provide(twin))).parts == ("host",)
         with session.override(providers.Object("fake")):
             overridden = copy.deepcopy(session)
-        assert await run(lambda: given_by(overridden)) == "fake"
+        assert await run(lambda: provide(overridden)) == "fake"
 
     async def test_shows_what_it_draws_from_to_whoever_walks_a_container(
         self, sessions: Sessions
@@ -1312,7 +1314,7 @@ class TestProvider:
         lazy = providers.Factory(Parts, session.provider)
 
         async def call() -> None:
-            built = await given_by(lazy)
+            built = await provide(lazy)
             assert not sessions.steps
             (ask,) = built.parts
             assert ask() is sessions.only
@@ -1322,7 +1324,7 @@ class TestProvider:
 
     async def test_gives_attributes_of_what_it_opened(self, sessions: Sessions) -> None:
         session = RunScoped(sessions.factory("async manager", "main"))
-        assert await run(lambda: given_by(session.provided.label)) == "main"
+        assert await run(lambda: provide(session.provided.label)) == "main"
 
 
 class TestConcurrency:
@@ -1333,10 +1335,10 @@ class TestConcurrency:
         all_here = asyncio.Barrier(200)
 
         async def call() -> Session:
-            own = await given_by(graph)
+            own = await provide(graph)
             async with asyncio.timeout(120):
                 await all_here.wait()
-            again = await given_by(graph)
+            again = await provide(graph)
             session, inner = own.parts
             assert session is inner.parts[0] is again.parts[0]
             assert session.is_open
@@ -1393,10 +1395,10 @@ class TestMemory:
         async def once() -> list[weakref.ref[Any]]:
             sessions = Sessions()
             session = RunScoped(sessions.factory(shape))
-            scope = Scope(a_job())
+            scope = RunScope(a_job())
 
             async def call() -> None:
-                await given_by(session)
+                await provide(session)
                 if ending == "raises":
                     raise ValueError
                 if ending == "is cancelled":

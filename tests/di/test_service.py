@@ -1,4 +1,4 @@
-"""The injectable front of Monque."""
+"""`MonqueService`, the injectable API."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class TestItsMethods:
             assert await service.retry_reactive_tasks(collection="orders", source_id=1) == 1
             await service.reconcile("invoice")
             stats = await service.get_reactive_stats()
-            with pytest.raises(MonqueError, match="no reactive task 'unknown'"):
+            with pytest.raises(MonqueError, match="unknown reactive task 'unknown'"):
                 await service.reconcile("unknown")
         assert [(one.name, one.pending, one.completed) for one in stats.tasks] == [
             ("invoice", 1, 1)
@@ -250,7 +250,7 @@ class TestDisabled:
         container = MonqueContainer(options={"enabled": False})
         async with lifespan(container):
             for name in FORWARDED:
-                with pytest.raises(MonqueError, match=r"disabled.*enabled is False"):
+                with pytest.raises(MonqueError, match=r"disabled: set the option enabled to True"):
                     await _called(container.service(), name)
             with pytest.raises(MonqueError, match="disabled"):
                 _ = container.service().is_healthy

@@ -64,12 +64,12 @@ class TestParsing:
             ("maxRetries", "max_retries"),
         ],
     )
-    def test_a_misspelt_option_is_told_what_was_meant(self, name: str, meant: str) -> None:
+    def test_a_misspelt_option_is_reported_what_was_meant(self, name: str, meant: str) -> None:
         with pytest.raises(ValueError, match=f"unknown option '{name}': did you mean '{meant}'"):
             Settings.parse({name: 1})
 
     @pytest.mark.parametrize("name", ["zzz", 42, None, ("a", "b")])
-    def test_an_option_like_no_other_is_told_which_there_are(self, name: object) -> None:
+    def test_an_option_like_no_other_is_reported_which_there_are(self, name: object) -> None:
         with pytest.raises(ValueError, match="unknown option") as raised:
             Settings.parse({name: 1})
         assert repr(name) in str(raised.value)
@@ -77,8 +77,8 @@ class TestParsing:
             assert known in str(raised.value)
 
     @pytest.mark.parametrize("given", [42, "enabled", ["enabled"], {"enabled"}, False, object()])
-    def test_what_is_no_mapping_is_refused(self, given: object) -> None:
-        with pytest.raises(TypeError, match="mapping or a Configuration"):
+    def test_what_is_not_a_mapping_is_refused(self, given: object) -> None:
+        with pytest.raises(TypeError, match="dict or a Configuration provider"):
             Settings.parse(given)
 
     def test_a_connection_string_in_their_place_is_not_repeated(self) -> None:

@@ -1,4 +1,4 @@
-"""An async context manager that lives in a task of its own."""
+"""Entering and exiting a context manager in a task of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from monque_di.task_context import TaskContext, enter, enter_at_once, is_pending, leave
+from monque_di.task_context import TaskContext, enter, enter_sync, is_async_result, leave
 from tests.support.tally import Tally
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ def tasks_of_tenants() -> list[asyncio.Task[Any]]:
 
 class TestOpening:
     async def test_is_begun_at_once_and_gives_the_value_to_whoever_asks(self) -> None:
-        tenant = TaskContext[str](Room())
-        assert {*await asyncio.gather(tenant.value(), tenant.value())} == {"value"}
-        assert await tenant.value() == "value"
-        await tenant.close(None)
+        context = TaskContext[str](Room())
+        assert {*await asyncio.gather(context.value(), context.value())} == {"value"}
+        assert await context.value() == "value"
+        await context.close(None)
 
     async def test_awaits_what_gives_the_manager_first(self) -> None:
         room = Room()
@@ -63,9 +63,9 @@ class TestOpening:
             await asyncio.sleep(0)
             return room
 
-        tenant = TaskContext[str](make())
-        assert await tenant.value() == "value"
-        await tenant.close(None)
+        context = TaskContext[str](make())
+        assert await context.value() == "value"
+        await context.close(None)
         assert room.steps == ["opening", "open", "closing", "closed"]
 
     async def test_takes_a_manager_that_is_not_async_where_only_its_coming_was(self) -> None:
@@ -80,18 +80,18 @@ class TestOpening:
         async def make() -> Any:
             return manage()
 
-        tenant = TaskContext[str](make())
-        assert await tenant.value() == "value"
-        await tenant.close(None)
+        context = TaskContext[str](make())
+        assert await context.value() == "value"
+        await context.close(None)
         assert steps == ["open", "closed"]
 
     async def test_goes_on_for_the_others_when_one_stops_waiting(self) -> None:
         room = Room()
         room.may_open.clear()
-        tenant = TaskContext[str](room)
+        context = TaskContext[str](room)
 
         async def ask() -> str:
-            return await tenant.value()
+            return await context.value()
 
         first, second = asyncio.create_task(ask()), asyncio.create_task(ask())
         await room.steps.reach(1)
@@ -100,7 +100,7 @@ class TestOpening:
         assert first.cancelled()
         room.may_open.set()
         assert await second == "value"
-        await tenant.close(None)
+        await context.close(None)
         assert room.steps == ["opening", "open", "closing", "closed"]
 
     @pytest.mark.parametrize("source", ["manager", "factory"])
@@ -117,15 +117,15 @@ class TestOpening:
             raise error
             yield
 
-        tenant = TaskContext[str](manage() if source == "manager" else make())
+        context = TaskContext[str](manage() if source == "manager" else make())
         for _ in range(2):
             with pytest.raises(LookupError) as raised:
-                await tenant.value()
+                await context.value()
             assert raised.value is error
-        await tenant.close(None)
+        await context.close(None)
         assert not tasks_of_tenants()
 
-    async def test_that_fails_and_is_not_asked_for_is_no_news(
+    async def test_that_fails_and_is_not_asked_for_is_not_a_news(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         @asynccontextmanager
@@ -133,9 +133,9 @@ class TestOpening:
             raise LookupError
             yield
 
-        tenant = TaskContext[str](manage())
-        await tenant.close(None)
-        del tenant
+        context = TaskContext[str](manage())
+        await context.close(None)
+        del context
         await asyncio.sleep(0)
         assert not caplog.records
 
@@ -152,11 +152,11 @@ class TestOpening:
         async def make() -> Any:
             raise StopIteration("over")
 
-        tenant = TaskContext[str](Odd() if source == "manager" else make())
+        context = TaskContext[str](Odd() if source == "manager" else make())
         with pytest.raises(RuntimeError, match="StopIteration") as raised:
-            await asyncio.wait_for(asyncio.create_task(_ask(tenant)), 120)
+            await asyncio.wait_for(asyncio.create_task(_ask(context)), 120)
         assert "over" in f"{raised.value} {raised.value.__cause__}"
-        await tenant.close(None)
+        await context.close(None)
 
     async def test_that_exits_the_process_fails_those_who_wait_and_not_the_event_loop(
         self,
@@ -167,26 +167,28 @@ class TestOpening:
 
             async def __aexit__(self, *details: object) -> None: ...
 
-        tenant = TaskContext[str](Exiting())
+        context = TaskContext[str](Exiting())
         with pytest.raises(SystemExit, match="a library gave up"):
-            await tenant.value()
+            await context.value()
 
-    async def test_of_what_is_no_manager_says_what_would_be_one(self) -> None:
+    async def test_of_what_is_not_a_manager_is_explained(self) -> None:
         async def make() -> object:
             return "a string"
 
-        tenant = TaskContext[str](make())
-        with pytest.raises(TypeError, match=r"'a string'.*no context manager.*providers\.Factory"):
-            await tenant.value()
-        await tenant.close(None)
+        context = TaskContext[str](make())
+        with pytest.raises(
+            TypeError, match=r"'a string'.*not a context manager.*providers\.Factory"
+        ):
+            await context.value()
+        await context.close(None)
 
 
 class TestClosing:
     async def test_happens_in_the_task_that_opened(self) -> None:
         room = Room()
-        tenant = TaskContext[str](room)
-        await asyncio.create_task(_ask(tenant))
-        await asyncio.create_task(tenant.close(None))
+        context = TaskContext[str](room)
+        await asyncio.create_task(_ask(context))
+        await asyncio.create_task(context.close(None))
         opened_in, closed_in = room.tasks
         assert opened_in is closed_in
         assert opened_in is not asyncio.current_task()
@@ -196,9 +198,9 @@ class TestClosing:
     @pytest.mark.parametrize("error", [None, ValueError("failed"), asyncio.CancelledError()])
     async def test_shows_the_manager_how_the_run_ended(self, error: BaseException | None) -> None:
         room = Room()
-        tenant = TaskContext[str](room)
-        await tenant.value()
-        await tenant.close(error)
+        context = TaskContext[str](room)
+        await context.value()
+        await context.close(error)
         assert room.seen == [error]
 
     @pytest.mark.parametrize("shown", [None, ValueError("the run's")])
@@ -210,10 +212,10 @@ class TestClosing:
             finally:
                 raise OSError("no commit")
 
-        tenant = TaskContext[str](manage())
-        await tenant.value()
+        context = TaskContext[str](manage())
+        await context.value()
         with pytest.raises(OSError, match="no commit") as raised:
-            await tenant.close(shown)
+            await context.close(shown)
         assert raised.value.__context__ is shown
 
     async def test_raises_a_cancellation_that_nobody_asked_for(self) -> None:
@@ -224,10 +226,10 @@ class TestClosing:
             flushing.cancel()
             await flushing
 
-        tenant = TaskContext[str](manage())
-        await tenant.value()
+        context = TaskContext[str](manage())
+        await context.value()
         with pytest.raises(asyncio.CancelledError):
-            await tenant.close(None)
+            await context.close(None)
 
     async def test_that_exits_the_process_fails_the_run_and_not_the_event_loop(self) -> None:
         @asynccontextmanager
@@ -235,10 +237,10 @@ class TestClosing:
             yield "value"
             raise SystemExit("a library gave up")
 
-        tenant = TaskContext[str](manage())
-        await tenant.value()
+        context = TaskContext[str](manage())
+        await context.value()
         with pytest.raises(SystemExit, match="a library gave up"):
-            await tenant.close(None)
+            await context.close(None)
 
     async def test_before_it_is_open_cancels_the_opening_and_waits_for_its_end(self) -> None:
         steps = Tally[str]()
@@ -253,16 +255,16 @@ class TestClosing:
                 await asyncio.sleep(0)
                 steps.add("cleaned up")
 
-        tenant = TaskContext[str](manage())
+        context = TaskContext[str](manage())
         await steps.reach(1)
-        await tenant.close(ValueError("the run's"))
+        await context.close(ValueError("the run's"))
         assert steps == ["opening", "cleaned up"]
         assert not tasks_of_tenants()
 
     async def test_before_its_task_took_a_step_opens_nothing(self) -> None:
         room = Room()
-        tenant = TaskContext[str](room)
-        await tenant.close(None)
+        context = TaskContext[str](room)
+        await context.close(None)
         assert not room.steps
         assert not tasks_of_tenants()
 
@@ -273,8 +275,8 @@ class TestClosing:
             return Room()
 
         making = make()
-        tenant = TaskContext[str](making)
-        await tenant.close(None)
+        context = TaskContext[str](making)
+        await context.close(None)
         state = inspect.getcoroutinestate(making)
         making.close()
         assert state == inspect.CORO_CLOSED
@@ -298,9 +300,9 @@ class TestClosing:
             finally:
                 steps.add("closed")
 
-        tenant = TaskContext[str](manage())
+        context = TaskContext[str](manage())
         await steps.reach(1)
-        closing = asyncio.create_task(tenant.close(ValueError("the run's")))
+        closing = asyncio.create_task(context.close(ValueError("the run's")))
         await steps.reach(2)
         may_open.set()
         done, _ = await asyncio.wait([closing], timeout=120)
@@ -314,11 +316,11 @@ class TestClosing:
         self,
     ) -> None:
         room = Room()
-        tenant = TaskContext[str](room)
-        await tenant.value()
+        context = TaskContext[str](room)
+        await context.value()
         (task,) = tasks_of_tenants()
         task.cancel()
-        await tenant.close(ValueError("the run's"))
+        await context.close(ValueError("the run's"))
         assert room.steps == ["opening", "open", "closing", "closed"]
         (seen,) = room.seen
         assert isinstance(seen, (ValueError, asyncio.CancelledError))
@@ -337,9 +339,9 @@ class TestClosing:
                 steps.add("rolled back")
                 raise
 
-        tenant = TaskContext[str](manage())
-        await tenant.value()
-        closing = asyncio.create_task(tenant.close(None))
+        context = TaskContext[str](manage())
+        await context.value()
+        closing = asyncio.create_task(context.close(None))
         await steps.reach(1)
         closing.cancel("stop")
         with pytest.raises(asyncio.CancelledError):
@@ -362,9 +364,9 @@ class TestClosing:
                     steps.add("resisted")
             steps.add("closed")
 
-        tenant = TaskContext[str](manage())
-        await tenant.value()
-        closing = asyncio.create_task(tenant.close(None))
+        context = TaskContext[str](manage())
+        await context.value()
+        closing = asyncio.create_task(context.close(None))
         for count in (1, 3, 5):
             await steps.reach(count)
             closing.cancel()
@@ -396,10 +398,10 @@ class TestOneTask:
                     yield "value"
                     group.cancel_scope.cancel()
 
-        tenant = TaskContext[str](manage())
-        await asyncio.create_task(_ask(tenant))
+        context = TaskContext[str](manage())
+        await asyncio.create_task(_ask(context))
         await ran.reach(1)
-        await asyncio.create_task(tenant.close(None))
+        await asyncio.create_task(context.close(None))
         assert ran == ["serving", "served"]
 
     async def test_lets_a_task_group_see_the_failure_of_the_run(self) -> None:
@@ -416,10 +418,10 @@ class TestOneTask:
                     seen.append(raised)
                     raise
 
-        tenant = TaskContext[str](manage())
-        await tenant.value()
+        context = TaskContext[str](manage())
+        await context.value()
         with pytest.raises(ExceptionGroup) as raised:
-            await tenant.close(error)
+            await context.close(error)
         assert raised.value.exceptions == (error,)
         assert seen == [error]
 
@@ -433,9 +435,9 @@ class TestOneTask:
             assert user.get() == "ada"
             user.reset(token)
 
-        tenant = TaskContext[str](manage())
-        assert await asyncio.create_task(_ask(tenant)) == "ada"
-        await asyncio.create_task(tenant.close(None))
+        context = TaskContext[str](manage())
+        assert await asyncio.create_task(_ask(context)) == "ada"
+        await asyncio.create_task(context.close(None))
         assert user.get() == "nobody"
 
     async def test_sees_the_context_of_whoever_asked_first(self) -> None:
@@ -446,10 +448,10 @@ class TestOneTask:
             yield user.get()
 
         user.set("ada")
-        tenant = TaskContext[str](manage())
+        context = TaskContext[str](manage())
         user.set("grace")
-        assert await tenant.value() == "ada"
-        await tenant.close(None)
+        assert await context.value() == "ada"
+        await context.close(None)
 
 
 class TestManagers:
@@ -481,13 +483,13 @@ class TestManagers:
                 yield
 
         manager = swallow()
-        enter_at_once(manager)
+        enter_sync(manager)
         await leave(manager, ValueError("seen and forgotten"))
 
     @pytest.mark.parametrize("given", ["text", None, 7, [], object])
-    def test_are_told_from_what_is_none(self, given: object) -> None:
-        with pytest.raises(TypeError, match="which is no context manager"):
-            enter_at_once(given)
+    def test_are_recognized(self, given: object) -> None:
+        with pytest.raises(TypeError, match="not a context manager"):
+            enter_sync(given)
 
 
 async def test_futures_and_coroutines_are_promises_and_managers_that_can_be_awaited_are_not() -> (
@@ -500,12 +502,12 @@ async def test_futures_and_coroutines_are_promises_and_managers_that_can_be_awai
     async def promise() -> None: ...
 
     coroutine = promise()
-    assert is_pending(coroutine)
+    assert is_async_result(coroutine)
     await coroutine
-    assert is_pending(asyncio.get_running_loop().create_future())
-    assert not is_pending(Connecting())
-    assert not is_pending("value")
+    assert is_async_result(asyncio.get_running_loop().create_future())
+    assert not is_async_result(Connecting())
+    assert not is_async_result("value")
 
 
-async def _ask(tenant: TaskContext[str]) -> str:
-    return await tenant.value()
+async def _ask(context: TaskContext[str]) -> str:
+    return await context.value()

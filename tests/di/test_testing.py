@@ -28,9 +28,9 @@ from monque_di import (
     lifespan,
     run_job,
 )
-from monque_di.building import given as given_by
+from monque_di.building import provide
 from monque_di.registry import Registry
-from monque_di.scope import Scope
+from monque_di.scope import RunScope
 from monque_di.task_context import TaskContext
 from monque_di.workers import Workers, handle
 from tests.support.samples import a_job
@@ -332,7 +332,7 @@ class TestAController:
         assert not sessions.open
 
     async def test_without_a_method_is_asked_for_one(self, sessions: Sessions) -> None:
-        with pytest.raises(WiringError, match="name its method") as raised:
+        with pytest.raises(WiringError, match="pass one of its methods") as raised:
             await run_job(an_app(sessions), Billing)
         (problem,) = raised.value.problems
         assert "Billing" in problem
@@ -353,7 +353,7 @@ class TestAController:
 
 
 class TestAMistake:
-    async def test_in_the_wiring_is_told_with_all_the_others_and_nothing_is_opened(
+    async def test_in_the_wiring_is_reported_with_all_the_others_and_nothing_is_opened(
         self, sessions: Sessions
     ) -> None:
         with pytest.raises(WiringError) as raised:
@@ -364,18 +364,18 @@ class TestAMistake:
         )
         assert not sessions.steps
 
-    async def test_of_a_singleton_that_keeps_what_lives_in_a_run_is_told(
+    async def test_of_a_singleton_that_keeps_what_lives_in_a_run_is_reported(
         self, sessions: Sessions
     ) -> None:
-        with pytest.raises(WiringError, match=r"Hoarding → session: Session → lives as long as"):
+        with pytest.raises(WiringError, match=r"Hoarding → session: Session → is run-scoped"):
             await run_job(an_app(sessions), Hoarding)
 
     @pytest.mark.parametrize("target", [Mailer, "send-email", None, SendEmail.handle])
-    async def test_about_what_a_job_is_is_told(self, sessions: Sessions, target: Any) -> None:
+    async def test_about_what_a_job_is_is_reported(self, sessions: Sessions, target: Any) -> None:
         with pytest.raises(WiringError):
             await run_job(an_app(sessions), target)
 
-    async def test_about_what_a_container_is_is_told(self) -> None:
+    async def test_about_what_a_container_is_is_reported(self) -> None:
         for container in (None, {"mailer": Mailer()}, Mailer):
             with pytest.raises((MonqueError, TypeError), match=r"container"):
                 await run_job(container, Bare)  # type: ignore[arg-type]  # the mistake
@@ -421,7 +421,7 @@ class TestOverrides:
             async def handle(self, job: Job[Any]) -> Unprovided:
                 return self.unprovided
 
-        with pytest.raises(WiringError, match="not defined"):
+        with pytest.raises(WiringError, match="no provider"):
             await run_job(app, Needing)
         fake = Unprovided()
         with app.unprovided.override(providers.Object(fake)):
@@ -604,13 +604,13 @@ class TestContextLocals:
                     raise LookupError("no such address")
                 return self.local
 
-        mine = await given_by(app.local)
+        mine = await provide(app.local)
         for _ in range(2):
             with suppress(LookupError):
                 assert (await run_job(app, Asking)) is not mine
         assert len(sessions) == 3
         assert sessions.open == [mine]
-        assert await given_by(app.local) is mine
+        assert await provide(app.local) is mine
         closing = app.shutdown_resources()
         if closing is not None:
             await closing
@@ -748,12 +748,12 @@ class Census:
 
     def __init__(self) -> None:
         gc.collect()
-        kinds = {Scope, TaskContext, Session, Job, SendEmail, PrintLetter}
+        kinds = {RunScope, TaskContext, Session, Job, SendEmail, PrintLetter}
         self.kept = Counter(type(one) for one in gc.get_objects() if type(one) in kinds)
         self.tasks = len(asyncio.all_tasks())
         self.threads = threading.active_count()
         self.memory_blocks = sys.getallocatedblocks()
 
     def grown_since(self, before: Census) -> Counter[type]:
-        """Give of what there is more than before, and how much more."""
+        """Return the object types that have grown in number, and by how much."""
         return self.kept - before.kept

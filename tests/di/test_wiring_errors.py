@@ -141,26 +141,26 @@ WRONG = [
 
 TOLD = [
     "jobs → Undecorated is not decorated, only its base Right is",
-    "jobs → 'text' is no class",
+    "jobs → 'text' is not a class",
     "packages → no_such_package cannot be imported: ModuleNotFoundError",
     "'right' → 2 jobs have this name: {module}.Right.handle, {module}.Namesake.handle",
     "Mail → mailer: Mailer → no provider",
     "Mail → backup: Session → 2 providers: session (Session), spare (Session)",
     "Mail → greeting: str → no provider",
-    "Serve → service: Service → mailer: Mailer → not given to its Factory",
-    "Serve → service: Service → url: str → not given to its Factory",
-    "Keep → session: Session → lives as long as one run, but the singleton Keep outlives it",
+    "Serve → service: Service → mailer: Mailer → missing in the arguments of its Factory",
+    "Serve → service: Service → url: str → missing in the arguments of its Factory",
+    "Keep → session: Session → is run-scoped, but the singleton Keep outlives the run",
     "Mark → one: Mailer → Provide['nowhere'] → no provider",
-    "Mark → two: Mailer → Closing would end it before the job runs",
+    "Mark → two: Mailer → Closing would close the resource before the job runs",
     "Empty → no handler: it needs a method handle(self, job)",
     "Nameless.handle → has no name",
     "Spaced.handle → ",
     "Tick.handle → ",
     "Tick.handle → ",
     "Tick.handle → two @cron have the key 'two'",
-    "Family.generate → is a generator, which would never run",
+    "Family.generate → is a generator function, whose body would never run",
     "Family.wrong(self) -> 'None' → cannot be called with a job",
-    "Family.scoped → scope= goes on its @job_controller",
+    "Family.scoped → scope= belongs in @job_controller of its class",
 ]
 
 
@@ -200,7 +200,7 @@ async def test_every_mistake_is_in_one_error(db: DB) -> None:
 async def test_the_error_reads_as_a_list(db: DB) -> None:
     error = await refusal_of(wrong_application(db))
     first, *rest = str(error).splitlines()
-    assert first == f"{len(error.problems)} mistakes keep Monque from starting:"
+    assert first == f"Monque cannot start, {len(error.problems)} problems:"
     assert rest == [f"  - {problem}" for problem in error.problems]
     assert len(error.problems) == len(TOLD)
 
@@ -208,12 +208,12 @@ async def test_the_error_reads_as_a_list(db: DB) -> None:
 async def test_a_single_mistake_is_one(db: DB) -> None:
     error = await refusal_of(application(db, Empty))
     assert str(error) == (
-        "a mistake keeps Monque from starting:\n"
+        "Monque cannot start, 1 problem:\n"
         "  - Empty → no handler: it needs a method handle(self, job)"
     )
 
 
-async def test_a_bad_connection_and_bad_options_are_told_with_the_rest(db: DB) -> None:
+async def test_a_bad_connection_and_bad_options_are_reported_with_the_rest(db: DB) -> None:
     for option in ({"worker_concurrency": 0}, {"worker_concurency": 5}, {"enabled": "yes"}):
         app = application(db, Empty)
         app.monque.options.override(providers.Object(option))
@@ -222,7 +222,7 @@ async def test_a_bad_connection_and_bad_options_are_told_with_the_rest(db: DB) -
         assert any(name in problem for problem in error.problems)
         assert any("Empty → no handler" in problem for problem in error.problems)
     error = await refusal_of(application(5, Empty))
-    assert any("no connection" in problem for problem in error.problems)
+    assert any("not a connection" in problem for problem in error.problems)
     assert any("Empty → no handler" in problem for problem in error.problems)
 
 
@@ -346,7 +346,7 @@ async def test_what_is_replaced_is_not_asked_for_what_it_needs(db: DB) -> None:
     assert done == ["mail"]
 
 
-def test_a_singleton_that_waits_for_the_start_that_waits_for_it_is_told() -> None:
+def test_a_singleton_that_waits_for_the_start_that_waits_for_it_is_reported() -> None:
     @job(name="wait", scope="singleton")
     class Wait(Right):
         def __init__(self, core: Any = Provide["monque.monque"]) -> None: ...
@@ -360,6 +360,7 @@ def test_a_singleton_that_waits_for_the_start_that_waits_for_it_is_told() -> Non
     one, two = mistakes_in(app, Wait, Made)
     waiting, made = Wait.__qualname__, Made.__qualname__
     assert one == (
-        f"{waiting} → core: Any → needs Monque, whose start waits for the singleton {waiting}"
+        f"{waiting} → core: Any → depends on Monque, which cannot start before the singleton "
+        f"{waiting}"
     )
-    assert two == f"{made} → needs Monque, whose start waits for the singleton {made}"
+    assert two == f"{made} → depends on Monque, which cannot start before the singleton {made}"

@@ -358,15 +358,15 @@ async def test_what_overrides_the_class_may_be_async_or_not(db: DB) -> None:
     assert handled == ["plain", "async"]
 
 
-async def test_outside_of_a_run_there_is_no_handler() -> None:
-    with pytest.raises(MonqueError, match="no job runs here"):
+async def test_outside_of_a_run_there_is_not_a_handler() -> None:
+    with pytest.raises(MonqueError, match="no job is running here"):
         handle(a_job())
 
 
 async def test_a_singleton_may_keep_the_queue(db: DB) -> None:
     seen: list[bool] = []
 
-    @job(name="keeper", scope="singleton")
+    @job(name="holder", scope="singleton")
     class Keeper:
         def __init__(self, queue: MonqueService, core: Monque) -> None:
             self.queue, self.core = queue, core

@@ -36,7 +36,8 @@ from monque_core import (
     reactive,
 )
 from monque_core.cli.app import app
-from monque_core.jobs.rules import check_max_retries
+from monque_core.emitter import IsolatingEmitter
+from monque_core.jobs.fields import FIELDS, check_max_retries
 from monque_core.options import Options
 from monque_core.store.documents import to_document, to_job
 from monque_core.store.indexes import job_indexes, meta_indexes
@@ -93,7 +94,7 @@ def _public_members(of: type) -> set[str]:
     defined = {
         name
         for kind in of.__mro__
-        if kind.__module__.startswith("monque_core.")
+        if kind.__module__.startswith("monque_core.") and kind is not IsolatingEmitter
         for name in vars(kind)
         if not name.startswith("_")
     }
@@ -336,7 +337,16 @@ def test_the_events_page_documents_every_payload(payload: Any) -> None:
     assert f"`{payload.__name__}({fields})`" in page_text("docs/reference/events.md")
 
 
-def test_the_document_page_lists_every_field_and_no_other() -> None:
+def test_the_document_page_lists_every_field_with_its_type_and_meaning() -> None:
+    section = _section("docs/reference/document-format.md", "Fields")
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| [^|]* \| ([^|]*)\|$", section, re.MULTILINE)
+
+    assert [(key, type_) for key, type_, _ in rows] == [(field.key, field.type) for field in FIELDS]
+    for (_, _, meaning), field in zip(rows, FIELDS, strict=True):
+        assert meaning.startswith(field.meaning)
+
+
+def test_a_document_has_the_listed_fields_and_no_other() -> None:
     now = datetime(2030, 1, 1, tzinfo=UTC)
     fullest = Job[None](
         id=ObjectId(),
@@ -453,7 +463,7 @@ def test_max_retries_is_everywhere_the_number_of_runs_in_all() -> None:
 
     assert "number of runs in all" in " ".join((inspect.getdoc(Monque.enqueue) or "").split())
     told = CliRunner().invoke(app, ["enqueue", "--help"]).output
-    assert re.search(r"--max-retries .*Runs in all", told)
+    assert re.search(r"--max-retries .*Maximum number of runs", told)
     for refuse in (lambda: Options.parse({"max_retries": 0}), lambda: check_max_retries(0)):
         with pytest.raises(ValueError, match="the number of runs in all"):
             refuse()

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from examples.fastapi_shop.jobs import Billing, Mailer, SendEmail
 from examples.script.jobs import DailyReport
-from monque_di import EnqueueOptions, MonqueService, cron, job, job_controller
+from monque_core import EnqueueOptions
+from monque_di import MonqueService, cron, job, job_controller
 
 if TYPE_CHECKING:
     from monque_core import Job

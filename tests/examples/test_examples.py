@@ -29,7 +29,7 @@ _SERVED_AT = r"[Rr]unning on (http://127\.0\.0\.1:\d+)"
 
 @pytest.fixture
 def variables(uri: str, database_name: str) -> dict[str, str]:
-    """Give the environment of an example: the test's database, and any free port."""
+    """Return the environment of an example: the test database and a free port."""
     return {"MONGODB_URI": uri.replace("/?", f"/{database_name}?"), "PORT": "0"}
 
 
@@ -92,12 +92,12 @@ async def test_an_example_brings_its_own_mongodb_when_it_is_given_none(
 async def test_the_cron_service_runs_schedules_and_nothing_else(
     variables: dict[str, str], db: AsyncDatabase[dict[str, Any]]
 ) -> None:
-    await Monque(db).schedule("@daily", "given-up", None, unique_key="chore")
+    await Monque(db).schedule("@daily", "given-up", None, unique_key="cron_service")
     await Monque(db).schedule("@daily", "of-somebody-else", None)
     async with Program("examples.cron_service", **variables) as service:
         await service.hear("tick is next due at ")
         assert "given-up is no longer scheduled\n" in service.lines
-        schedules = {job.name: job for job in await stored_jobs(db, uniqueKey="chore")}
+        schedules = {job.name: job for job in await stored_jobs(db, uniqueKey="cron_service")}
         for name in ("clean-up", "report"):
             await Monque(db).reschedule_job(schedules[name].id, schedules[name].created_at)
         await service.hear("cleaned up on ")

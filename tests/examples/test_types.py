@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(_LONGEST_RUN + 10)]
 
 @pytest.fixture
 def spare_silence(tmp_path: Path) -> Path:
-    """Give the mistakes with a silence that nothing needs: a checker that works complains."""
+    """Yield the wrong programs, and one with an unneeded ignore comment."""
     path = tmp_path / "spare_silence.py"
     text = _MISTAKES.read_text(encoding="utf-8")
     path.write_text(f"{text}\n\n{_SPARE}\n", encoding="utf-8")

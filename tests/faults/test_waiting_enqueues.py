@@ -88,4 +88,4 @@ async def test_a_batch_without_waiting_callers_is_cancelled(proxied_db: Any, pro
 
 
 def _writers() -> int:
-    return sum(task.get_name() == "monque-arrivals" for task in asyncio.all_tasks())
+    return sum(task.get_name() == "monque-insert-batch" for task in asyncio.all_tasks())

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from monque_core.errors import InvalidJobError, MonqueError, PayloadTooLargeError
+from monque_core.jobs.fields import check_unique_key
 from monque_core.jobs.payload import DEEPEST_PAYLOAD, check_payload, schedule_key
-from monque_core.jobs.rules import check_unique_key
 from tests.support.payloads import ONE_OF_EACH, keys, payloads
 
 if TYPE_CHECKING:

@@ -219,7 +219,7 @@ def test_a_bad_factor_is_refused(factor: Any) -> None:
 
 @pytest.mark.parametrize("jitter", [-0.1, 0.51, math.nan, "0.1", None, True])
 def test_a_bad_jitter_is_refused(jitter: Any) -> None:
-    with pytest.raises(ValueError, match=r"option jitter=.* a share from 0 to 0\.5"):
+    with pytest.raises(ValueError, match=r"option jitter=.* a share between 0 and 0\.5"):
         Exponential(jitter=jitter)
 
 

@@ -56,20 +56,20 @@ class TestStatus:
             JobSelector(status=status)
         message = str(caught.value)
         assert f"status={status!r}" in message
-        assert "there are pending, processing, completed, failed, cancelled" in message
+        assert "'pending', 'processing', 'completed', 'failed', 'cancelled'" in message
         assert ("did you mean" in message) is (meant is not None)
         assert meant is None or f"did you mean {meant!r}?" in message
 
     def test_that_is_unknown_is_told_among_others(self) -> None:
         with pytest.raises(
-            InvalidJobError, match="'faild' is none: did you mean 'failed'"
+            InvalidJobError, match=r"status='faild'.*did you mean 'failed'"
         ) as caught:
             JobSelector(status=["pending", "faild"])  # type: ignore[list-item]  # the mistake
         assert (caught.value.field, caught.value.value) == ("status", "faild")
 
     @pytest.mark.parametrize("status", [[], (), set(), frozenset()])
     def test_of_nothing_is_not_taken_for_all(self, status: Any) -> None:
-        with pytest.raises(InvalidJobError, match="names none: leave it out for all"):
+        with pytest.raises(InvalidJobError, match=r"one or some of .*, or None for all"):
             JobSelector(status=status)
 
     @pytest.mark.parametrize(
@@ -107,18 +107,22 @@ class TestAge:
         assert self.created(field, None) is None
 
     def test_is_not_a_naive_time(self, field: str) -> None:
-        with pytest.raises(InvalidJobError, match=f"{field}=.* has no time zone: make it aware"):
+        with pytest.raises(InvalidJobError, match=f"{field}=.*; this has no time zone"):
             self.created(field, datetime(2026, 1, 1))
 
     @pytest.mark.parametrize("age", [-1, -0.5, -HOUR])
     def test_is_not_negative(self, field: str, age: Any) -> None:
-        with pytest.raises(InvalidJobError, match=f"{field}=.* is a negative age") as caught:
+        with pytest.raises(
+            InvalidJobError, match=f"{field}=.* an age that is not negative"
+        ) as caught:
             JobSelector(**{field: age})
         assert (caught.value.field, caught.value.value) == (field, age)
 
     @pytest.mark.parametrize("age", ["1h", True, float("nan"), float("inf"), 1e30, [], b"1"])
     def test_is_nothing_else(self, field: str, age: Any) -> None:
-        with pytest.raises(InvalidJobError, match=f"{field}=.*give an aware datetime or an age"):
+        with pytest.raises(
+            InvalidJobError, match=f"{field}=.* an aware datetime, or an age .*; this is"
+        ):
             JobSelector(**{field: age})
 
 

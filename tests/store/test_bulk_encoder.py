@@ -11,8 +11,7 @@ from bson import ObjectId
 from bson.codec_options import CodecOptions
 
 from monque_core.jobs.job import AnyJob, twin
-from monque_core.store.bulk_encoder import BulkEncoder
-from monque_core.store.documents import to_document
+from monque_core.store.documents import BulkEncoder, to_document
 from tests.support.payloads import ONE_OF_EACH
 from tests.support.samples import a_job, a_schedule
 

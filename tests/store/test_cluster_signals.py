@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -60,13 +60,14 @@ async def test_what_is_not_a_signal_is_passed_over(
     signals: ClusterSignals, any_db: AnyDatabase
 ) -> None:
     tail = await signals.open("b")
-    for garbage in (
+    garbage: list[dict[str, Any]] = [
         {"kind": "unheard-of", "from": "a", "pool": "p", "names": []},
         {"kind": "wake", "from": 1, "pool": "p", "names": []},
         {"kind": "wake", "from": "a", "pool": None, "names": []},
         {"kind": "wake", "from": "a", "pool": "p", "names": 5},
-    ):
-        await signals._put(garbage)
+    ]
+    for one in garbage:
+        await signals._put(one)
     await signals.send("wake", sender="a", pool="p", names=["x"])
 
     assert [signal.names for signal in await received(tail, 1)] == [("x",)]

@@ -90,7 +90,7 @@ class TestSilence:
         self, clock: list[float], contact: Connectivity
     ) -> None:
         contact.made(clock[0])
-        contact.be_gracious(2.0)
+        contact.suppress_recovery(2.0)
         clock[0] += 1.9
         contact.made(clock[0])
         assert not contact.could_hear(1.0)

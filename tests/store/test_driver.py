@@ -31,7 +31,8 @@ from pymongo.errors import (
 from pymongo.read_concern import ReadConcern
 
 from monque_core import MonqueConnectionError
-from monque_core.store.driver import Driver, native_session
+from monque_core.store.driver import Driver
+from monque_core.store.handles import native_session
 from tests.support.commands import CommandLog
 from tests.support.samples import NOW
 

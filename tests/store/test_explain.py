@@ -13,6 +13,7 @@ from pymongo import AsyncMongoClient
 from monque_core import JobRetention
 from monque_core.jobs.job import Job
 from monque_core.jobs.outcome import COMPLETED, RELEASED, Advanced, OccurrenceFailed, Retrying
+from monque_core.jobs.selector import JobSelector
 from monque_core.store.indexes import job_indexes
 from monque_core.store.listing import Order
 from monque_core.store.outcomes import Settlement
@@ -321,8 +322,8 @@ async def test_no_index_exists_that_no_query_uses(store: Store, plans: Plans) ->
         a_job(name=NAMES[0], unique_key="free", next_run_at=NOW + DAY), None
     )
     await store.listing.schedules(None)
-    for chosen in ({"name": NAMES[0]}, {"status": "failed"}):
-        await store.listing.find(chosen, NEWEST_FIRST, 1, 0)
+    for chosen in (JobSelector(NAMES[0]), JobSelector(status="failed")):
+        await store.listing.find(chosen, NEWEST_FIRST, 1, 0, NOW)
     await store.finished.delete("completed", NOW - 99 * DAY, 1)
     used = {index for plan in plans.made for index in plan.indexes}
     assert used == {index.document["name"] for index in job_indexes(retention=True)}

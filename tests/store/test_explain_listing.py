@@ -14,7 +14,6 @@ from monque_core import JobSelector
 from monque_core.jobs.cursor import Cursor, Place
 from monque_core.store.listing import Order
 from monque_core.store.paging import PageRequest
-from monque_core.store.selection import selected
 from tests.support.plans import Plans, assert_sorted_by_the_index, assert_tight, crowded
 from tests.support.samples import NOW
 from tests.support.stores import open_store
@@ -100,7 +99,7 @@ class TestNewestJobs:
     async def test_come_from_an_index_in_order(
         self, store: Store, plans: Plans, chosen: JobSelector
     ) -> None:
-        found = await store.listing.find(selected(chosen, NOW), NEWEST_FIRST, 100, 0)
+        found = await store.listing.find(chosen, NEWEST_FIRST, 100, 0, NOW)
         assert len(found) == 100
         assert_tight(plans, seeks=1, count=1)
         assert_sorted_by_the_index(plans.made)
@@ -109,13 +108,13 @@ class TestNewestJobs:
     async def test_of_a_frequent_status_are_found_along_the_way(
         self, store: Store, plans: Plans, status: Any
     ) -> None:
-        chosen = selected(JobSelector(status=status), NOW)
-        assert len(await store.listing.find(chosen, NEWEST_FIRST, 100, 0)) == 100
+        chosen = JobSelector(status=status)
+        assert len(await store.listing.find(chosen, NEWEST_FIRST, 100, 0, NOW)) == 100
         assert_bounded(plans, 2 * 100 / SHARES[status])
 
     async def test_that_run_are_few_and_have_an_index(self, store: Store, plans: Plans) -> None:
-        chosen = selected(JobSelector(status="processing"), NOW)
-        running = await store.listing.find(chosen, NEWEST_FIRST, 100, 0)
+        chosen = JobSelector(status="processing")
+        running = await store.listing.find(chosen, NEWEST_FIRST, 100, 0, NOW)
         assert 20 < len(running) < 100
         assert_tight(plans, count=1)
 
@@ -123,13 +122,13 @@ class TestNewestJobs:
     async def test_of_a_name_and_status_are_among_those_of_the_name(
         self, store: Store, plans: Plans, status: Any
     ) -> None:
-        chosen = selected(JobSelector(NAMES[1], status), NOW)
-        assert await store.listing.find(chosen, NEWEST_FIRST, 100, 0)
+        chosen = JobSelector(NAMES[1], status)
+        assert await store.listing.find(chosen, NEWEST_FIRST, 100, 0, NOW)
         assert_bounded(plans, OF_A_NAME + 2)
 
     async def test_of_a_name_that_nothing_has(self, store: Store, plans: Plans) -> None:
-        chosen = selected(JobSelector("absent"), NOW)
-        assert await store.listing.find(chosen, NEWEST_FIRST, 100, 0) == []
+        chosen = JobSelector("absent")
+        assert await store.listing.find(chosen, NEWEST_FIRST, 100, 0, NOW) == []
         assert_tight(plans, count=1)
 
 
@@ -143,33 +142,33 @@ class TestPages:
     async def test_cost_what_they_hold(
         self, store: Store, plans: Plans, chosen: JobSelector, order: Order
     ) -> None:
-        condition = selected(chosen, NOW)
         listing = store.listing
-        first = await listing.page(condition, order, a_page(None))
-        second = await listing.page(condition, order, a_page(first.cursor))
-        third = await listing.page(condition, order, a_page(second.cursor))
+        first = await listing.page(chosen, order, a_page(None), NOW)
+        second = await listing.page(chosen, order, a_page(first.cursor), NOW)
+        third = await listing.page(chosen, order, a_page(second.cursor), NOW)
         assert third.cursor is not None
-        again = await listing.page(condition, order, a_page(third.cursor, "backward"))
+        again = await listing.page(chosen, order, a_page(third.cursor, "backward"), NOW)
         assert [job.id for job in again.jobs] == [job.id for job in second.jobs]
         assert_tight(plans, seeks=2, count=8)
         assert_sorted_by_the_index(plans.made)
 
     @both_ways
     async def test_far_within_cost_no_more(self, store: Store, plans: Plans, order: Order) -> None:
-        (job,) = await store.listing.find({}, order, 1, 20_000)
+        (job,) = await store.listing.find(JobSelector(), order, 1, 20_000, NOW)
         plans.made.clear()
         place = Place(job.id, job.id)
-        after = await store.listing.page({}, order, a_page(Cursor(place, place).encode("")))
+        cursor = Cursor(place, place).encode("")
+        after = await store.listing.page(JobSelector(), order, a_page(cursor), NOW)
         assert after.cursor is not None
-        await store.listing.page({}, order, a_page(after.cursor, "backward"))
+        await store.listing.page(JobSelector(), order, a_page(after.cursor, "backward"), NOW)
         assert_tight(plans, seeks=1, count=4)
         assert_sorted_by_the_index(plans.made)
 
 
 class TestOneJob:
     async def test_is_found_and_changed_by_its_id(self, store: Store, plans: Plans) -> None:
-        chosen = selected(JobSelector(NAMES[2], "failed"), NOW)
-        (job,) = await store.listing.find(chosen, NEWEST_FIRST, 1, 0)
+        chosen = JobSelector(NAMES[2], "failed")
+        (job,) = await store.listing.find(chosen, NEWEST_FIRST, 1, 0, NOW)
         plans.made.clear()
         assert await store.listing.get(job.id) is not None
         assert await store.control.retry(job.id, NOW + DAY) is not None
@@ -182,20 +181,20 @@ class TestOneJob:
 
 class TestInBulk:
     async def test_deleting_a_name_costs_its_jobs(self, store: Store, plans: Plans) -> None:
-        batches = store.control.delete_many(selected(JobSelector(NAMES[-1]), NOW))
+        batches = store.control.delete_many(JobSelector(NAMES[-1]), NOW)
         assert sum([count async for count in batches]) == OF_A_NAME
         assert_tight(plans, seeks=8)
         assert_sorted_by_the_index(plans.made)
 
     async def test_deleting_a_rare_status_costs_its_jobs(self, store: Store, plans: Plans) -> None:
-        batches = store.control.delete_many(selected(JobSelector(status="cancelled"), NOW))
+        batches = store.control.delete_many(JobSelector(status="cancelled"), NOW)
         assert sum([count async for count in batches]) > 400
         assert_tight(plans, seeks=8)
         assert_sorted_by_the_index(plans.made)
 
     async def test_retrying_what_failed_costs_those_jobs(self, store: Store, plans: Plans) -> None:
-        chosen = selected(JobSelector(status="failed"), NOW)
-        count = await store.control.count_retryable(chosen)
+        chosen = JobSelector(status="failed")
+        count = await store.control.count_retryable(chosen, NOW)
         batches = store.control.retry_many(chosen, NOW + DAY, timedelta(0))
         assert sum([retried async for retried in batches]) == count > 1500
         assert_tight(plans, seeks=8)
@@ -203,7 +202,7 @@ class TestInBulk:
     async def test_cancelling_a_name_costs_no_more_than_its_jobs(
         self, store: Store, plans: Plans
     ) -> None:
-        batches = store.control.cancel_many(selected(JobSelector(NAMES[-2]), NOW), NOW)
+        batches = store.control.cancel_many(JobSelector(NAMES[-2]), NOW)
         cancelled = sum([count async for count in batches])
         assert cancelled > OF_A_NAME / 4
         assert_bounded(plans, OF_A_NAME + 3 * cancelled + 20)

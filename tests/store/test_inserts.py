@@ -276,7 +276,7 @@ class TestLostRace:
             MonqueError, match=r"^unique key 'key' of 'send-email' could not be .*; try again$"
         ):
             await intake.insert_unique(a_job(unique_key="key"), None)
-        with pytest.raises(MonqueError, match=r"taken and freed faster than it can be read"):
+        with pytest.raises(MonqueError, match=r"take and free it faster than it can be read"):
             await intake.insert_many_unique([a_job(unique_key="key")], None)
         assert await stored_jobs(db) == []
 

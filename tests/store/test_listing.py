@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 from pymongo import AsyncMongoClient, WriteConcern
 
-from monque_core import InvalidJobError, JobStatus
+from monque_core import InvalidJobError, JobSelector, JobStatus
 from monque_core.store.documents import to_document
 from monque_core.store.listing import Order, SortName
 from monque_core.store.paging import PageRequest
@@ -71,15 +71,17 @@ def in_order(jobs: list[AnyJob], order: Order) -> list[ObjectId]:
 
 
 async def page_after(
-    listing: JobListing, chosen: dict[str, Any], order: Order, cursor: str | None, limit: int
+    listing: JobListing, selector: JobSelector, order: Order, cursor: str | None, limit: int
 ) -> JobPage:
-    return await listing.page(chosen, order, PageRequest.parse("", limit, cursor, "forward"))
+    request = PageRequest.parse("", limit, cursor, "forward")
+    return await listing.page(selector, order, request, NOW)
 
 
 async def page_before(
-    listing: JobListing, chosen: dict[str, Any], order: Order, cursor: str, limit: int
+    listing: JobListing, selector: JobSelector, order: Order, cursor: str, limit: int
 ) -> JobPage:
-    return await listing.page(chosen, order, PageRequest.parse("", limit, cursor, "backward"))
+    request = PageRequest.parse("", limit, cursor, "backward")
+    return await listing.page(selector, order, request, NOW)
 
 
 def ids(page: JobPage) -> list[ObjectId]:
@@ -88,10 +90,10 @@ def ids(page: JobPage) -> list[ObjectId]:
 
 async def forward(listing: JobListing, order: Order, limit: int) -> list[JobPage]:
     """Return all pages; assert that each one knows its neighbors."""
-    pages = [await page_after(listing, {}, order, None, limit)]
+    pages = [await page_after(listing, JobSelector(), order, None, limit)]
     while pages[-1].has_next:
         assert len(pages) < 1000
-        pages.append(await page_after(listing, {}, order, pages[-1].cursor, limit))
+        pages.append(await page_after(listing, JobSelector(), order, pages[-1].cursor, limit))
     assert [page.has_previous for page in pages] == [False] + [True] * (len(pages) - 1)
     return pages
 
@@ -102,7 +104,7 @@ async def backward(listing: JobListing, order: Order, page: JobPage, limit: int)
     while pages[-1].has_previous:
         assert len(pages) < 1000
         assert pages[-1].cursor is not None
-        pages.append(await page_before(listing, {}, order, pages[-1].cursor, limit))
+        pages.append(await page_before(listing, JobSelector(), order, pages[-1].cursor, limit))
     assert all(page.has_next for page in pages[1:])
     return pages[1:]
 
@@ -118,7 +120,7 @@ class TestGet:
 
     async def test_says_what_is_wrong_with_a_document(self, db: Db, store: Store) -> None:
         job_id = (await jobs_in(db).insert_one({"name": "a", "status": "pending"})).inserted_id
-        with pytest.raises(InvalidJobError, match="next_run_at is missing"):
+        with pytest.raises(InvalidJobError, match="nextRunAt is missing"):
             await store.listing.get(job_id)
 
 
@@ -127,15 +129,15 @@ class TestFind:
     async def test_is_in_order(self, db: Db, store: Store, order: Order) -> None:
         jobs = some_jobs(30)
         await put(db, *jobs)
-        found = await store.listing.find({}, order, 100, 0)
+        found = await store.listing.find(JobSelector(), order, 100, 0, NOW)
         assert [job.id for job in found] == in_order(jobs, order)
 
     async def test_holds_so_many_after_so_many(self, db: Db, store: Store) -> None:
         jobs = some_jobs(30)
         await put(db, *jobs)
-        found = await store.listing.find({}, NEWEST_FIRST, 10, 5)
+        found = await store.listing.find(JobSelector(), NEWEST_FIRST, 10, 5, NOW)
         assert found == jobs[-6:-16:-1]
-        assert await store.listing.find({}, NEWEST_FIRST, 10, 30) == []
+        assert await store.listing.find(JobSelector(), NEWEST_FIRST, 10, 30, NOW) == []
 
     async def test_leaves_out_documents_that_are_not_jobs_and_reports_them(
         self, db: Db, store: Store, caplog: pytest.LogCaptureFixture
@@ -144,15 +146,15 @@ class TestFind:
         await put(db, job)
         garbage = (await jobs_in(db).insert_one({"name": 5})).inserted_id
         with caplog.at_level(logging.WARNING, "monque"):
-            assert await store.listing.find({}, NEWEST_FIRST, 10, 0) == [job]
+            assert await store.listing.find(JobSelector(), NEWEST_FIRST, 10, 0, NOW) == [job]
         (record,) = caplog.records
         assert str(garbage) in record.getMessage()
 
     async def test_takes_the_largest_limit_there_is(self, db: Db, store: Store) -> None:
         await put(db, *some_jobs(3))
         largest = 2**31 - 1
-        assert len(await store.listing.find({}, NEWEST_FIRST, largest, 0)) == 3
-        page = await page_after(store.listing, {}, NEWEST_FIRST, None, largest)
+        assert len(await store.listing.find(JobSelector(), NEWEST_FIRST, largest, 0, NOW)) == 3
+        page = await page_after(store.listing, JobSelector(), NEWEST_FIRST, None, largest)
         assert (len(page.jobs), page.has_next) == (3, False)
 
 
@@ -184,11 +186,11 @@ class TestPages:
             cursor = pages[at].cursor
             assert cursor is not None
             at += step
-            assert await turn(store.listing, {}, order, cursor, 6) == pages[at]
+            assert await turn(store.listing, JobSelector(), order, cursor, 6) == pages[at]
 
     @every_order
     async def test_of_nothing(self, store: Store, order: Order) -> None:
-        page = await page_after(store.listing, {}, order, None, 5)
+        page = await page_after(store.listing, JobSelector(), order, None, 5)
         assert (page.jobs, page.cursor) == ([], None)
         assert not page.has_next
         assert not page.has_previous
@@ -199,7 +201,7 @@ class TestPages:
         for job in jobs:
             job.status = JobStatus.ALL[job.data % 5]
         await put(db, *jobs)
-        chosen = {"name": "send-email", "status": "failed"}
+        chosen = JobSelector("send-email", "failed")
         page = await page_after(store.listing, chosen, order, None, 3)
         assert page.has_next
         rest = await page_after(store.listing, chosen, order, page.cursor, 3)
@@ -272,10 +274,10 @@ class TestAnEmptyPage:
         jobs = some_jobs(5)
         await put(db, *jobs)
         _, last = await forward(store.listing, order, 3)
-        beyond = await page_after(store.listing, {}, order, last.cursor, 3)
+        beyond = await page_after(store.listing, JobSelector(), order, last.cursor, 3)
         assert (beyond.jobs, beyond.has_next, beyond.has_previous) == ([], False, True)
         assert beyond.cursor is not None
-        back = await page_before(store.listing, {}, order, beyond.cursor, 3)
+        back = await page_before(store.listing, JobSelector(), order, beyond.cursor, 3)
         assert ids(back) == in_order(jobs, order)[2:]
         assert (back.has_next, back.has_previous) == (False, True)
 
@@ -287,10 +289,10 @@ class TestAnEmptyPage:
         await put(db, *jobs)
         first, _ = await forward(store.listing, order, 3)
         assert first.cursor is not None
-        before = await page_before(store.listing, {}, order, first.cursor, 3)
+        before = await page_before(store.listing, JobSelector(), order, first.cursor, 3)
         assert (before.jobs, before.has_next, before.has_previous) == ([], True, False)
         assert before.cursor is not None
-        on = await page_after(store.listing, {}, order, before.cursor, 3)
+        on = await page_after(store.listing, JobSelector(), order, before.cursor, 3)
         assert ids(on) == ids(first)
 
     @every_order
@@ -298,11 +300,11 @@ class TestAnEmptyPage:
         self, db: Db, store: Store, order: Order
     ) -> None:
         await put(db, *some_jobs(5))
-        first = await page_after(store.listing, {}, order, None, 2)
+        first = await page_after(store.listing, JobSelector(), order, None, 2)
         assert first.cursor is not None
         await jobs_in(db).delete_many({})
-        after = await page_after(store.listing, {}, order, first.cursor, 2)
-        before = await page_before(store.listing, {}, order, first.cursor, 2)
+        after = await page_after(store.listing, JobSelector(), order, first.cursor, 2)
+        before = await page_before(store.listing, JobSelector(), order, first.cursor, 2)
         for page in (after, before):
             assert (page.jobs, page.has_next, page.has_previous) == ([], False, False)
 
@@ -316,16 +318,16 @@ class TestAnEmptyPage:
             jobs = some_jobs(3)
             await put(db, *jobs)
             wanted = in_order(jobs, order)
-            page = await page_after(store.listing, {}, order, None, 3)
+            page = await page_after(store.listing, JobSelector(), order, None, 3)
             assert page.cursor is not None
             await jobs_in(db).delete_many({"_id": {"$in": [wanted[n] for n in gone]}})
             for empty in (
-                await page_after(store.listing, {}, order, page.cursor, 3),
-                await page_before(store.listing, {}, order, page.cursor, 3),
+                await page_after(store.listing, JobSelector(), order, page.cursor, 3),
+                await page_before(store.listing, JobSelector(), order, page.cursor, 3),
             ):
                 assert empty.cursor is not None
-                after = await page_after(store.listing, {}, order, empty.cursor, 3)
-                before = await page_before(store.listing, {}, order, empty.cursor, 3)
+                after = await page_after(store.listing, JobSelector(), order, empty.cursor, 3)
+                before = await page_before(store.listing, JobSelector(), order, empty.cursor, 3)
                 assert (empty.has_next, empty.has_previous) == (bool(after.jobs), bool(before.jobs))
 
 
@@ -371,7 +373,7 @@ class Reading(RuleBasedStateMachine):
     def begin(self, order: Order, limit: int, by_status: bool) -> None:
         self.rig.run(self.rig.jobs.delete_many({}))
         self.order, self.limit = order, limit
-        self.chosen = {"status": "pending"} if by_status else {}
+        self.chosen = JobSelector(status="pending" if by_status else None)
         self.jobs: dict[ObjectId, AnyJob] = {}
         self.page: JobPage | None = None
         self.first: Any = None
@@ -430,7 +432,9 @@ class Reading(RuleBasedStateMachine):
         assert page.has_previous is any(self._is_beyond(self.first, place) for place in places)
 
     def _places(self) -> list[Any]:
-        chosen = [job for job in self.jobs.values() if not self.chosen or job.status == "pending"]
+        chosen = [
+            job for job in self.jobs.values() if self.chosen.is_empty or job.status == "pending"
+        ]
         return sorted(map(self._place, chosen), reverse=self.order.descending)
 
     def _place(self, job: AnyJob) -> tuple[datetime, ObjectId] | tuple[ObjectId]:

@@ -12,7 +12,7 @@ from bson import Code, Decimal128, MaxKey, MinKey, ObjectId, Timestamp
 from pymongo import AsyncMongoClient, MongoClient, WriteConcern
 from pymongo.errors import OperationFailure
 
-from monque_core import JobStateError, JobStatus, MonqueError
+from monque_core import JobSelector, JobStateError, JobStatus, MonqueError
 from monque_core.store.documents import to_document
 from monque_core.store.driver import Driver
 from monque_core.store.management import ChangedJob, Management
@@ -397,11 +397,11 @@ class TestInBulk:
         other = a_job(name="other", status=next(iter(statuses)))
         await put(db, other)
         before = {job.id: await document_of(db, job) for job in jobs}
-        chosen = {"name": "send-email"}
+        chosen = JobSelector("send-email")
         batches = {
             "cancel": lambda: store.control.cancel_many(chosen, LATER),
             "retry": lambda: store.control.retry_many(chosen, LATER, NO_SPREAD),
-            "delete": lambda: store.control.delete_many(chosen),
+            "delete": lambda: store.control.delete_many(chosen, LATER),
         }[action]
         assert await total(batches()) == 3 * len(statuses)
         assert await total(batches()) == 0
@@ -422,9 +422,9 @@ class TestInBulk:
         jobs = [a_job(status="failed" if action == "retry" else "pending") for _ in range(2500)]
         await put(db, *jobs)
         batches = {
-            "cancel": lambda: store.control.cancel_many({}, LATER),
-            "retry": lambda: store.control.retry_many({}, LATER, NO_SPREAD),
-            "delete": lambda: store.control.delete_many({}),
+            "cancel": lambda: store.control.cancel_many(JobSelector(), LATER),
+            "retry": lambda: store.control.retry_many(JobSelector(), LATER, NO_SPREAD),
+            "delete": lambda: store.control.delete_many(JobSelector(), LATER),
         }[action]()
         assert [count async for count in batches] == [1000, 1000, 500]
         left = "pending" if action == "retry" else "cancelled"
@@ -435,17 +435,17 @@ class TestInBulk:
     async def test_jobs_of_other_programs_are_reached(
         self, db: Db, store: Store, action: str
     ) -> None:
-        status = "failed" if action == "retry" else "pending"
+        status: Any = "failed" if action == "retry" else "pending"
         documents = [
             to_document(a_job(status=status)) | {"_id": strange} for strange in STRANGE_IDS
         ]
         await jobs_in(db).insert_many(documents)
         await put(db, a_job(status=status), a_job(status="completed"))
-        chosen = {"status": status}
+        chosen = JobSelector(status=status)
         batches = {
             "cancel": lambda: store.control.cancel_many(chosen, LATER),
             "retry": lambda: store.control.retry_many(chosen, LATER, NO_SPREAD),
-            "delete": lambda: store.control.delete_many(chosen),
+            "delete": lambda: store.control.delete_many(chosen, LATER),
         }[action]()
         assert await total(batches) == len(STRANGE_IDS) + 1
         assert await jobs_in(db).count_documents({"status": status}) == 0
@@ -459,9 +459,9 @@ class TestInBulk:
         ]
         await jobs_in(db).insert_many(garbage)
         await put(db, a_job())
-        assert await total(store.control.cancel_many({}, LATER)) == 1
-        assert await total(store.control.retry_many({}, LATER, NO_SPREAD)) == 1
-        assert await total(store.control.delete_many({})) == 5
+        assert await total(store.control.cancel_many(JobSelector(), LATER)) == 1
+        assert await total(store.control.retry_many(JobSelector(), LATER, NO_SPREAD)) == 1
+        assert await total(store.control.delete_many(JobSelector(), LATER)) == 5
         assert await jobs_in(db).count_documents({}) == 0
 
     async def test_a_retry_skips_what_a_key_forbids_and_goes_on(self, db: Db, store: Store) -> None:
@@ -471,7 +471,7 @@ class TestInBulk:
         plain = [a_past_job(status="failed") for _ in range(3)]
         await put(db, *(job for group in zip(taken, free, plain, strict=True) for job in group))
         await put(db, *twins, *(a_job(unique_key=job.unique_key) for job in taken))
-        assert await total(store.control.retry_many({}, LATER, NO_SPREAD)) == 7
+        assert await total(store.control.retry_many(JobSelector(), LATER, NO_SPREAD)) == 7
         for job in taken:
             assert await stored(db, job) == job
         for job in free + plain:
@@ -480,12 +480,12 @@ class TestInBulk:
             *["failed"] * 3,
             "pending",
         ]
-        assert await total(store.control.retry_many({}, LATER, NO_SPREAD)) == 0
+        assert await total(store.control.retry_many(JobSelector(), LATER, NO_SPREAD)) == 0
 
     async def test_retries_are_spread(self, db: Db, store: Store) -> None:
         await put(db, *(a_past_job(status="failed") for _ in range(100)))
         spread = timedelta(seconds=10)
-        assert await total(store.control.retry_many({}, LATER, spread)) == 100
+        assert await total(store.control.retry_many(JobSelector(), LATER, spread)) == 100
         due = [document["nextRunAt"] async for document in jobs_in(db).find()]
         assert all(LATER <= at <= LATER + spread for at in due)
         assert max(due) - min(due) > spread / 2
@@ -509,12 +509,12 @@ class TestInBulk:
             async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
                 store = await open_store(client[database_name])
                 log.on_sending = meddle
-                pending = {"status": "pending"}
+                pending = JobSelector(status="pending")
                 assert await total(store.control.cancel_many(pending, LATER)) == 6
                 log.on_sending = lambda *_: None
                 await set_fields(db, jobs[0], status="pending", claimedBy=None)
                 log.on_sending = meddle
-                assert await total(store.control.delete_many(pending)) == 0
+                assert await total(store.control.delete_many(pending, LATER)) == 0
         assert await jobs_in(db).count_documents({"status": "processing"}) == 4
 
     async def test_jobs_stored_meanwhile_do_not_prolong_the_action(
@@ -532,15 +532,15 @@ class TestInBulk:
             async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
                 store = await open_store(client[database_name])
                 log.on_sending = meddle
-                counts = [count async for count in store.control.cancel_many({}, LATER)]
+                counts = [count async for count in store.control.cancel_many(JobSelector(), LATER)]
         assert 1500 <= sum(counts) < 1600
         assert len(counts) < 10
 
     async def test_counts_of_what_can_be_retried(self, db: Db, store: Store) -> None:
         await put(db, *(a_job(status=status) for status in JobStatus.ALL for _ in range(3)))
-        assert await store.control.count_retryable({}) == 6
-        assert await store.control.count_retryable({"status": "failed"}) == 3
-        assert await store.control.count_retryable({"status": "completed"}) == 0
+        assert await store.control.count_retryable(JobSelector(), NOW) == 6
+        assert await store.control.count_retryable(JobSelector(status="failed"), NOW) == 3
+        assert await store.control.count_retryable(JobSelector(status="completed"), NOW) == 0
 
     @pytest.mark.parametrize("key", [None, "key"])
     async def test_an_unconfirmed_write_is_reported(
@@ -551,4 +551,4 @@ class TestInBulk:
         unsure = db.client.get_database(db.name, write_concern=WriteConcern(w=2, wtimeout=100))
         control = Management(Driver(unsure).collection("monque_jobs"))
         with pytest.raises(OperationFailure):
-            await total(control.retry_many({}, LATER, NO_SPREAD))
+            await total(control.retry_many(JobSelector(), LATER, NO_SPREAD))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from monque_core import JobSelector, JobStatus
-from monque_core.store.selection import selected
+from monque_core.store.listing import selected
 from tests.support.samples import NOW, a_job
 from tests.support.stored import jobs_in
 from tests.support.stores import put

@@ -320,7 +320,7 @@ class TestForeignDocuments:
         assert ids(batch.jobs) == {sound.id}
         (error,) = batch.unreadable
         assert isinstance(error, InvalidJobError)
-        assert error.field == "fail_count"
+        assert error.field == "failCount"
         document = await document_of(db, broken)
         assert (document["status"], document["failReason"]) == ("failed", str(error))
         assert "claimedBy" not in document

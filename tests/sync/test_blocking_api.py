@@ -152,5 +152,5 @@ class TestBlockingApi:
     def test_refuses_a_handle_that_belongs_to_an_event_loop(
         self, db: AsyncDatabase[dict[str, Any]], host: FakeHost
     ) -> None:
-        with pytest.raises(TypeError, match="take Monque for it"):
+        with pytest.raises(TypeError, match="use Monque with it"):
             BlockingApi(db, Options.parse({}), Workers(), host)

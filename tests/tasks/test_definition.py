@@ -122,9 +122,9 @@ def test_steady_changes_postpone_a_run_ten_debounces_unless_told(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"name": ""}, "name='' is blank"),
-        ({"name": "two words"}, "name='two words' holds whitespace"),
-        ({"name": None}, "name=None is a NoneType"),
+        ({"name": ""}, "name='' is not .*; this is blank"),
+        ({"name": "two words"}, "name='two words' is not .*; this holds whitespace"),
+        ({"name": None}, "name=None is not .*; this is of type NoneType"),
         ({"name": "x" * 256}, "has 256 characters"),
     ],
 )

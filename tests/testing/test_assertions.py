@@ -61,7 +61,7 @@ class TestAssertEnqueued:
 
         await assert_not_enqueued(monque, "welcome")
         await assert_enqueued(monque, "welcome", status="completed", count=1)
-        with pytest.raises(AssertionError, match="not it: it is completed"):
+        with pytest.raises(AssertionError, match="differs: status is completed"):
             await assert_enqueued(monque, "welcome")
 
     async def test_fails_with_what_is_there(self, monque: Monque) -> None:
@@ -80,7 +80,7 @@ class TestAssertEnqueued:
     async def test_refuses_what_is_neither_monque_nor_database(
         self, blocking_db: Database[dict[str, Any]]
     ) -> None:
-        with pytest.raises(TypeError, match=r"SyncMonque are in monque_core\.testing\.sync"):
+        with pytest.raises(TypeError, match=r"monque_core\.testing\.sync for a SyncMonque"):
             await assert_enqueued(SyncMonque(blocking_db), "welcome")
         with pytest.raises(TypeError, match=r"not pymongo.*MongoClient"):
             await assert_enqueued(blocking_db.client, "welcome")
@@ -173,7 +173,7 @@ class TestRunUntilIdle:
             await run_until_idle(monque, timeout=timeout)
 
         lines = str(given_up.value).splitlines()
-        assert lines[0] == f"not idle after {timeout} seconds; left are"
+        assert lines[0] == f"not idle after {timeout} seconds; still active:"
         assert lines[1] == "  hang  processing  data='up'"
         assert lines[2].startswith("  later  pending  data=None  due 2026-03-02 12:01:00")
         assert monque.is_running is is_started

@@ -16,7 +16,7 @@ def test_it_is_a_clock() -> None:
     assert isinstance(MovableClock(), Clock)
 
 
-def test_it_begins_on_a_monday_at_noon_or_where_it_is_told_to() -> None:
+def test_it_begins_on_a_monday_at_noon_or_where_it_is_reported_to() -> None:
     assert MovableClock().now() == NOON
     assert NOON.weekday() == 0
     assert MovableClock(NOON + timedelta(days=1)).now() == NOON + timedelta(days=1)
@@ -61,7 +61,7 @@ def test_it_shows_what_mongodb_can_store() -> None:
 
 
 @pytest.mark.parametrize("duration", ["1h", None, True, float("nan"), float("inf"), 1e18])
-def test_it_refuses_to_advance_by_what_is_no_duration(duration: object) -> None:
+def test_it_refuses_to_advance_by_what_is_not_a_duration(duration: object) -> None:
     clock = MovableClock()
     with pytest.raises(ValueError, match=r"advance\(.*\): the duration is "):
         clock.advance(duration)  # type: ignore[arg-type]  # the point of the test
@@ -71,7 +71,7 @@ def test_it_refuses_to_advance_by_what_is_no_duration(duration: object) -> None:
 @pytest.mark.parametrize("duration", [-1, timedelta(hours=-1)])
 def test_it_refuses_to_advance_backward_and_names_what_does(duration: float | timedelta) -> None:
     clock = MovableClock()
-    with pytest.raises(ValueError, match=r"would go back: set\(\)"):
+    with pytest.raises(ValueError, match=r"would move the clock back: use set\(\)"):
         clock.advance(duration)
     assert clock.now() == NOON
 

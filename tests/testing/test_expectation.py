@@ -1,4 +1,4 @@
-"""Which job is the expected one, and which is nearest to it."""
+"""Comparing stored jobs with the expected one."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from tests.support.samples import a_job
 
 
 def expected(**fields: Any) -> Expectation:
-    """Give an expectation that only a name narrows, unless a field says otherwise."""
+    """Return an expectation of a name, and of the given fields."""
     anything = {"name": "welcome", "data": ANY, "unique_key": ANY, "status": JobStatus.ACTIVE}
     return Expectation(**(anything | fields))
 
 
-def misses(expectation: Expectation, **fields: Any) -> list[str]:
-    return list(expectation.misses(a_job(**{"name": "welcome"} | fields)))
+def differences(expectation: Expectation, **fields: Any) -> list[str]:
+    return list(expectation.differences(a_job(**{"name": "welcome"} | fields)))
 
 
 @pytest.mark.parametrize("data", [None, 0, "", [], {}, {"to": "Ada"}])
 @pytest.mark.parametrize("unique_key", [None, "key"])
 def test_what_is_left_out_may_be_anything(data: object, unique_key: str | None) -> None:
     job = a_job(name="welcome", data=data, unique_key=unique_key)
-    assert expected().is_met_by(job)
+    assert expected().matches(job)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_what_is_left_out_may_be_anything(data: object, unique_key: str | None) 
 )
 def test_a_job_counts_in_the_statuses_that_are_expected(status: Any, statuses: set[str]) -> None:
     expectation = expected(status=status)
-    met = {one for one in JobStatus.ALL if expectation.is_met_by(a_job(name="welcome", status=one))}
+    met = {one for one in JobStatus.ALL if expectation.matches(a_job(name="welcome", status=one))}
     assert met == statuses
 
 
@@ -61,7 +61,7 @@ def test_a_job_counts_in_the_statuses_that_are_expected(status: Any, statuses: s
     ],
 )
 def test_data_is_compared_as_it_is_stored(given: object, stored: object) -> None:
-    assert misses(expected(data=given), data=stored) == []
+    assert differences(expected(data=given), data=stored) == []
 
 
 @pytest.mark.parametrize(
@@ -77,23 +77,23 @@ def test_data_is_compared_as_it_is_stored(given: object, stored: object) -> None
         ({"a": {"b": 1}}, {"a": 1}, ["data['a'] is 1, not {'b': 1}"]),
     ],
 )
-def test_a_difference_in_the_data_is_told_where_it_is(
+def test_a_difference_in_the_data_is_reported_where_it_is(
     given: object, stored: object, told: list[str]
 ) -> None:
-    assert misses(expected(data=given), data=stored) == told
+    assert differences(expected(data=given), data=stored) == told
 
 
 def test_a_key_none_means_that_there_is_none() -> None:
-    assert misses(expected(unique_key=None), unique_key=None) == []
-    assert misses(expected(unique_key=None), unique_key="k") == ["unique_key is 'k', not None"]
-    assert misses(expected(unique_key="k"), unique_key="l") == ["unique_key is 'l', not 'k'"]
+    assert differences(expected(unique_key=None), unique_key=None) == []
+    assert differences(expected(unique_key=None), unique_key="k") == ["unique_key is 'k', not None"]
+    assert differences(expected(unique_key="k"), unique_key="l") == ["unique_key is 'l', not 'k'"]
 
 
-def test_everything_that_differs_is_told() -> None:
+def test_everything_that_differs_is_reported() -> None:
     expectation = expected(data=1, unique_key="k")
-    assert misses(expectation, name="goodbye", status="failed", data=2) == [
-        "another name",
-        "it is failed",
+    assert differences(expectation, name="goodbye", status="failed", data=2) == [
+        "the name",
+        "status is failed",
         "unique_key is None, not 'k'",
         "data is 2, not 1",
     ]
@@ -124,7 +124,7 @@ def test_what_no_job_can_be_is_refused(wrong: dict[str, Any]) -> None:
         expected(**wrong)
 
 
-def test_the_statuses_are_told_in_words() -> None:
+def test_the_statuses_are_reported_in_words() -> None:
     assert expected().state == "pending or processing"
     assert expected(status="failed").state == "failed"
     assert expected(status=None).state == "in any status"

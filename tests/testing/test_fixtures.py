@@ -111,7 +111,7 @@ class TestMonque:
 class TestOptions:
     @pytest.fixture
     def monque_options(self) -> MonqueOptions:
-        """Give other options than the usual ones."""
+        """Return options that differ from the defaults."""
         return {"collection_name": "chores", "scheduler_instance_id": "under-test"}
 
     async def test_are_those_of_the_overriding_fixture(
@@ -205,7 +205,7 @@ def test_plugin_and_server_may_be_named_on_the_command_line(tmp_path: Path, uri:
     assert f"monque: tests use the MongoDB at {address}\n" in verdict.text
 
 
-def test_a_server_that_cannot_be_used_is_told_without_its_password(tmp_path: Path) -> None:
+def test_a_server_that_cannot_be_used_is_reported_without_its_password(tmp_path: Path) -> None:
     port = free_port()
     project = Project(tmp_path, uri=f"mongodb://ada:secret@127.0.0.1:{port}/?authSource=admin")
     project.write(
@@ -216,7 +216,7 @@ def test_a_server_that_cannot_be_used_is_told_without_its_password(tmp_path: Pat
 
     assert verdict.summary == "2 errors", verdict.text
     assert f"monque: tests use the MongoDB at 127.0.0.1:{port}\n" in verdict.text
-    assert "named by --monque-uri or MONGODB_URI, cannot be used" in verdict.text
+    assert "from --monque-uri or MONGODB_URI" in verdict.text
     assert "secret" not in verdict.text
 
 

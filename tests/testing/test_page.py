@@ -20,13 +20,13 @@ PAGE = "docs/testing.md"
 
 
 def on_the_page(kind: str) -> list[Block]:
-    """Give the blocks of a kind."""
+    """Return the code blocks of a kind."""
     return [block for block in blocks(kind) if block.page == PAGE]
 
 
 @pytest.fixture
 def project(tmp_path: Path, uri: str) -> Project:
-    """Give a project that is set up as the page says."""
+    """Return a project that is set up as on the page."""
     project = Project(tmp_path, uri)
     (conftest,) = on_the_page("python")
     (settings,) = on_the_page("toml")

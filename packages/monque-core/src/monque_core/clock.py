@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, runtime_checkable
 
@@ -14,6 +15,20 @@ class Clock(Protocol):
     def now(self) -> datetime:
         """Return the current time, timezone-aware."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTime:
+    """A reading of the server's clock, made between two values of `time.monotonic_ns()`."""
+
+    instant: datetime
+    asked_ns: int
+    answered_ns: int
+
+    @property
+    def took_ns(self) -> int:
+        """Return how long the reading took: the server's clock was read at some point in it."""
+        return self.answered_ns - self.asked_ns
 
 
 _LARGE_STEP_MS = 1000
@@ -79,6 +94,12 @@ class ServerClock:
         return self.now() - datetime.now(UTC)
 
 
+def adjust(clock: Clock, reading: ServerTime) -> None:
+    """Adjust a `ServerClock` by a reading; a user's clock stays as it is."""
+    if isinstance(clock, ServerClock):
+        clock.adjust(reading.instant, reading.asked_ns, reading.answered_ns)
+
+
 class StorableClock:
     """A user's clock, rounded down to UTC milliseconds as BSON stores them."""
 
@@ -89,7 +110,7 @@ class StorableClock:
         """Return the time of the wrapped clock, which must be aware."""
         instant = self._clock.now()
         if instant.utcoffset() is None:
-            raise ValueError(f"{self._clock!r} gave {instant!r}, which has no time zone")
+            raise ValueError(f"{self._clock!r} returned {instant!r}, which has no time zone")
         return truncate(instant)
 
 

@@ -7,9 +7,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from monque_core import events
-from monque_core.jobs.rules import check_aware, check_id
 from monque_core.jobs.selector import check_selector
-from monque_core.store.selection import selected
+from monque_core.validation import check_aware, check_id
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from monque_core.jobs.job import AnyJob
     from monque_core.jobs.selector import JobSelector
     from monque_core.options import Options
-    from monque_core.store.driver import Document
     from monque_core.store.store import Store
 
 _RETRY_GAP = timedelta(milliseconds=10)
@@ -114,8 +112,8 @@ class Controller(ABC):
         Schedules stay unless `schedules` is true: clearing a queue rarely means to stop what
         fills it.
         """
-        chosen = await self._chosen(selector, everything=everything)
-        batches = self._store.control.cancel_many(chosen, self._now(), schedules=schedules)
+        await self._check_and_initialize(selector, everything=everything)
+        batches = self._store.control.cancel_many(selector, self._now(), schedules=schedules)
         return await self._in_bulk(batches, events.JOBS_CANCELLED, progress)
 
     async def retry_jobs(
@@ -130,10 +128,11 @@ class Controller(ABC):
         They become due over a short while, not all at once. A job that was cancelled before it was
         due keeps its due time. A job whose unique key is active again is skipped.
         """
-        chosen = await self._chosen(selector, everything=everything)
-        count = await self._store.control.count_retryable(chosen)
+        await self._check_and_initialize(selector, everything=everything)
+        now = self._now()
+        count = await self._store.control.count_retryable(selector, now)
         spread = min(_LONGEST_SPREAD, _RETRY_GAP * count)
-        batches = self._store.control.retry_many(chosen, self._now(), spread)
+        batches = self._store.control.retry_many(selector, now, spread)
         return await self._in_bulk(batches, events.JOBS_RETRIED, progress)
 
     async def delete_jobs(
@@ -144,15 +143,14 @@ class Controller(ABC):
         progress: Callable[[int], None] | None = None,
     ) -> int:
         """Delete the selected jobs in any status, and return how many."""
-        chosen = await self._chosen(selector, everything=everything)
-        batches = self._store.control.delete_many(chosen)
+        await self._check_and_initialize(selector, everything=everything)
+        batches = self._store.control.delete_many(selector, self._now())
         return await self._in_bulk(batches, events.JOBS_DELETED, progress)
 
-    async def _chosen(self, selector: JobSelector, *, everything: bool) -> Document:
+    async def _check_and_initialize(self, selector: JobSelector, *, everything: bool) -> None:
         if check_selector(selector).is_empty and not everything:
             raise ValueError("this selector selects every job: narrow it, or pass everything=True")
         await self.initialize()
-        return selected(selector, self._now())
 
     async def _in_bulk(
         self, batches: AsyncIterator[int], event: str, progress: Callable[[int], None] | None

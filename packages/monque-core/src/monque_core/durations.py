@@ -6,15 +6,13 @@ import math
 from datetime import timedelta
 from typing import TypeAlias, TypeGuard
 
-from monque_core.display import brief_repr
-
 Duration: TypeAlias = int | float | timedelta
 
 _LONGEST = timedelta(days=365 * 1000)
 
 
 def to_timedelta(value: object) -> timedelta:
-    """Read seconds or a `timedelta`; raise `ValueError` for anything that is no finite duration."""
+    """Return seconds or a `timedelta` as a `timedelta`; raise `ValueError` for anything else."""
     if isinstance(value, timedelta):
         duration = value
     elif _is_number(value):
@@ -35,17 +33,6 @@ def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def check_limit(timeout: object) -> timedelta:
-    """Return a time to wait; zero is allowed."""
-    try:
-        limit = to_timedelta(timeout)
-    except ValueError as error:
-        raise ValueError(f"timeout={brief_repr(timeout)} {error}") from None
-    if limit.total_seconds() < 0:
-        raise ValueError(f"timeout={brief_repr(timeout)} is negative")
-    return limit
-
-
 def to_milliseconds(duration: timedelta) -> int:
-    """Give whole milliseconds, at least one for any positive duration."""
+    """Return a duration in whole milliseconds, at least one."""
     return max(1, duration // timedelta(milliseconds=1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyee.asyncio import AsyncIOEventEmitter
 
@@ -16,45 +16,86 @@ from monque_core.log import log
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-_OF_PYEE = frozenset({"error", "new_listener"})
+L = TypeVar("L", bound="Callable[..., Any]")
+_PYEE_EVENTS = frozenset({"error", "new_listener"})
 
 
 class IsolatingEmitter(AsyncIOEventEmitter):
     """Logs what a listener raises, and calls the next one."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._listener_tasks: set[asyncio.Future[None]] = set()
+
+    def listens_to(self, event: str) -> Callable[[L], L]:
+        """Call the decorated listener on every event of this name."""
+        return lambda listener: self.add_listener(event, listener)
+
+    def add_listener(self, event: str, f: L) -> L:
+        """Call a listener on every event of this name."""
+        _check_event(event)
+        super().add_listener(event, _Isolated(f, self._listener_tasks))
+        return f
+
+    def once(self, event: str, f: Callable[..., Any] | None = None) -> Callable[..., Any]:
+        """Call a listener on the next event of this name, and then remove it."""
+        if f is None:
+            return lambda listener: self.once(event, listener)
+        _check_event(event)
+        super().once(event, _Isolated(f, self._listener_tasks))
+        return f
+
     def off(self, event: str, f: Callable[..., Any]) -> None:
         """Remove a listener."""
         self.remove_listener(event, f)
 
-    # Every way to add or remove a listener goes through these two.
-
-    def _add_event_handler(self, event: str, k: Callable[..., Any], v: Callable[..., Any]) -> None:
+    def remove_listener(self, event: str, f: Callable[..., Any]) -> None:
+        """Remove a listener."""
         _check_event(event)
-        super()._add_event_handler(event, k, v)
+        # pyee finds it by equality.
+        super().remove_listener(event, f)
 
-    def _remove_listener(self, event: str, f: Callable[..., Any]) -> None:
-        _check_event(event)
-        super()._remove_listener(event, f)
+    def listeners(self, event: str) -> list[Callable[..., Any]]:
+        """Return the listeners of an event."""
+        added: list[Any] = super().listeners(event)
+        return [isolated.listener for isolated in added]
 
-    def _emit_run(
-        self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
+
+class _Isolated:
+    """A listener that raises nothing; equal to the listener itself."""
+
+    __slots__ = ("_tasks", "listener")
+
+    def __init__(self, listener: Callable[..., Any], tasks: set[asyncio.Future[None]]) -> None:
+        self.listener = listener
+        self._tasks = tasks
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.listener == (other.listener if isinstance(other, _Isolated) else other))
+
+    def __hash__(self) -> int:
+        return hash(self.listener)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> asyncio.Future[None] | None:
+        """Call the listener, and return the task of an async one."""
         # pyee would emit an "error" event, which raises if nobody listens to it.
         try:
-            result = f(*args, **kwargs)
+            result = self.listener(*args, **kwargs)
         except BaseException as error:  # noqa: BLE001  # no listener may harm another
             # This includes CancelledError, which result() of a cancelled task raises.
-            log(logging.ERROR, f"a listener raised: {f!r}", error)
-            return
-        if inspect.isawaitable(result):
-            task = asyncio.ensure_future(_isolated(result))
-            self._waiting.add(task)
-            task.add_done_callback(self._waiting.discard)
+            log(logging.ERROR, f"a listener raised: {self.listener!r}", error)
+            return None
+        if not inspect.isawaitable(result):
+            return None
+        task = asyncio.ensure_future(_isolated(result))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
 
 def _check_event(event: object) -> None:
     """Raise `ValueError` for an unknown event, with the closest known name."""
-    if isinstance(event, str) and (event in events.ALL or event in _OF_PYEE):
+    if isinstance(event, str) and (event in events.ALL or event in _PYEE_EVENTS):
         return
     close = suggestion(event, sorted(events.ALL))
     known = ", ".join(sorted(events.ALL))

@@ -177,7 +177,7 @@ class TaskErrored:
 
 @dataclass(frozen=True, slots=True)
 class TaskSkipped:
-    """A run ended quietly: its document is gone or no longer matches the filter."""
+    """A run was skipped: its document is deleted or no longer matches the filter."""
 
     task: TaskRecord
     duration: timedelta

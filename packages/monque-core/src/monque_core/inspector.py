@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, cast, get_args
 
 from monque_core.display import brief_repr
-from monque_core.jobs.rules import check_id, check_name, check_whole_number
+from monque_core.errors import InvalidJobError
 from monque_core.jobs.selector import JobSelector, check_selector
 from monque_core.jobs.views import QueueStats, QueueView, QueueWorker
 from monque_core.store.listing import Order, SortName
 from monque_core.store.paging import PageRequest
-from monque_core.store.selection import selected
+from monque_core.validation import check_id, check_name, check_whole_number
 
 if TYPE_CHECKING:
     from bson import ObjectId
@@ -63,11 +63,12 @@ class Inspector(ABC):
         skip: int = 0,
     ) -> list[AnyJob]:
         """Return jobs, the newest first, optionally of one name or status."""
-        chosen = self._selected(JobSelector(name, status))
-        check_whole_number(limit, field="limit", least=1)
-        check_whole_number(skip, field="skip", least=0)
+        selector = JobSelector(name, status)
+        check_whole_number("limit", limit, least=1, error=InvalidJobError)
+        check_whole_number("skip", skip, least=0, error=InvalidJobError)
         await self.initialize()
-        return await self._store.listing.find(chosen, _NEWEST_FIRST, limit, skip)
+        now = self._options.clock.now()
+        return await self._store.listing.find(selector, _NEWEST_FIRST, limit, skip, now)
 
     async def get_jobs_with_cursor(
         self,
@@ -87,9 +88,9 @@ class Inspector(ABC):
         order = _order(sort)
         selector = JobSelector() if filter is None else check_selector(filter)
         request = PageRequest.parse(f"{sort} {selector.identity}", limit, cursor, direction)
-        chosen = self._selected(selector)
         await self.initialize()
-        return await self._store.listing.page(chosen, order, request)
+        now = self._options.clock.now()
+        return await self._store.listing.page(selector, order, request, now)
 
     async def get_schedules(self, name: str | None = None) -> list[AnyJob]:
         """Return the recurring jobs, of all names or one, ordered by name."""
@@ -125,9 +126,6 @@ class Inspector(ABC):
         if worker is None:
             return None
         return QueueWorker(worker.concurrency, self._running(worker.name), worker.timeout)
-
-    def _selected(self, selector: JobSelector) -> dict[str, Any]:
-        return selected(selector, self._options.clock.now())
 
     async def _counted(self, name: str | None) -> Figures:
         now = time.monotonic()

@@ -7,8 +7,8 @@ import uuid
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Unpack
 
+from monque_core.clock import adjust
 from monque_core.controller import Controller
-from monque_core.durations import check_limit
 from monque_core.emitter import IsolatingEmitter
 from monque_core.inspector import Inspector
 from monque_core.jobs.draft import Limits
@@ -16,15 +16,12 @@ from monque_core.jobs.job import AnyJob
 from monque_core.lifecycle import Lifecycle
 from monque_core.options import MonqueOptions, Options
 from monque_core.producer import Producer
-from monque_core.reactive.event_publisher import TaskEventPublisher
-from monque_core.reactive.runtime import ReactiveRuntime
 from monque_core.reactive.task_registry import TaskRegistry
 from monque_core.reactive_admin import ReactiveAdmin
 from monque_core.registration import Registration
-from monque_core.scheduler.engine import Engine
 from monque_core.scheduler.event_publisher import EventPublisher
 from monque_core.scheduler.job_source import default_retry
-from monque_core.scheduler.lease import InstanceLease, adjust
+from monque_core.scheduler.lease import InstanceLease
 from monque_core.scheduler.loop import end
 from monque_core.scheduler.recovery import Recovery
 from monque_core.scheduler.runs import Runs
@@ -33,6 +30,7 @@ from monque_core.scheduler.wakeups import Wakeups
 from monque_core.scheduler.workers import Workers
 from monque_core.signals import on_first_signal_async
 from monque_core.store.store import Store
+from monque_core.validation import check_time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +38,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from monque_core.durations import Duration
+    from monque_core.reactive.runtime import ReactiveRuntime
+    from monque_core.scheduler.engine import Engine
     from monque_core.scheduler.workers import Middleware, Worker
     from monque_core.tasks.definition import Definition
 
@@ -77,7 +77,7 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, Registration, Isola
         self._lifecycle = Lifecycle(
             self.scheduler_instance_id, self._store, self._workers, self._reactive
         )
-        # One holder for all lives of this object: a lease of its own never keeps it out.
+        # The same holder at every start, so that its own earlier lease does not keep it out.
         self._holder = str(uuid.uuid4())
 
     @property
@@ -132,7 +132,7 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, Registration, Isola
         The timeout is in seconds or a `timedelta`, `shutdown_timeout` by default. Calls that
         overlap all wait for the same stop, and the shortest of their timeouts counts.
         """
-        limit = self._options.shutdown_timeout if timeout is None else check_limit(timeout)
+        limit = self._options.shutdown_timeout if timeout is None else check_time_limit(timeout)
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(limit.total_seconds()))
         elif self._engine is not None:
@@ -159,7 +159,7 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, Registration, Isola
                     starting.result()
                     await asking
             finally:
-                # A signal may come while a start waits out a predecessor's lease.
+                # A signal can arrive while the start waits for a predecessor's lease to expire.
                 await end(starting)
                 await end(asking)
                 await self.stop()
@@ -167,13 +167,13 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, Registration, Isola
     async def run_until_idle(self, timeout: Duration | None = None) -> None:  # noqa: ASYNC109  # part of the contract
         """Return when nothing that has a worker here is due or running.
 
-        Retries and jobs in the future stay. Changes that reactive tasks watch are planned
-        before, if this instance leads. Starts the instance for as long as that takes if it
-        is not running. Raises `TimeoutError` after so many seconds.
+        Retries and jobs in the future stay. If this instance is the leader, all changes written
+        before the call are planned first. An instance that is not running starts for the time of
+        the call. Raises `TimeoutError` after `timeout` seconds.
         """
         deadline = None
         if timeout is not None:
-            deadline = asyncio.get_running_loop().time() + check_limit(timeout).total_seconds()
+            deadline = asyncio.get_running_loop().time() + check_time_limit(timeout).total_seconds()
         async with asyncio.timeout_at(deadline):
             engine, is_new = await self._start()
         try:
@@ -214,27 +214,32 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, Registration, Isola
                 return self._engine, False
             with self._lifecycle.starting() if logs else nullcontext():
                 await self.initialize()
-                engine = Engine(
-                    self._store,
-                    self._holder,
-                    self._options,
-                    self._workers,
-                    self._middleware,
-                    self._publisher,
-                )
-                reactor = ReactiveRuntime(
-                    self._store,
-                    self._options,
-                    self._reactive,
-                    engine,
-                    TaskEventPublisher(self._publisher),
-                )
-                reactor.serve()
+                engine, runtime = self._new_engine()
+                runtime.serve()
                 await engine.start()
-            self._engine, self._runtime = engine, reactor
+            self._engine, self._runtime = engine, runtime
             if logs:
                 self._lifecycle.started()
             return engine, True
+
+    def _new_engine(self) -> tuple[Engine, ReactiveRuntime]:
+        """Return a new engine, and the runtime of the reactive tasks on it."""
+        # Slow to import, and a process that only enqueues jobs needs none of it.
+        from monque_core.reactive.event_publisher import TaskEventPublisher  # noqa: PLC0415
+        from monque_core.reactive.runtime import ReactiveRuntime  # noqa: PLC0415
+        from monque_core.scheduler.engine import Engine  # noqa: PLC0415
+
+        engine = Engine(
+            self._store,
+            self._holder,
+            self._options,
+            self._workers,
+            self._middleware,
+            self._publisher,
+        )
+        publisher = TaskEventPublisher(self._publisher)
+        runtime = ReactiveRuntime(self._store, self._options, self._reactive, engine, publisher)
+        return engine, runtime
 
     async def _initialize_with_log(self) -> None:
         """Initialize as the first part of a start, and log it."""
@@ -266,9 +271,9 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, Registration, Isola
     async def _end_listeners(self) -> None:
         """Wait for async listeners that are still running, up to a limit.
 
-        One that waits for this very stop is let go on after it.
+        A listener that itself waits for this stop continues after it.
         """
-        at_work = {task for task in self._waiting if task not in self._stop_callers}
+        at_work = {task for task in self._listener_tasks if task not in self._stop_callers}
         if at_work:
             _, late = await asyncio.wait(at_work, timeout=_LAST_LISTENERS_SECONDS)
             for task in late:

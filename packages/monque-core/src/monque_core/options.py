@@ -1,4 +1,4 @@
-"""The options of a `Monque`, validated when it is made."""
+"""The options of a `Monque`, validated when it is created."""
 
 from __future__ import annotations
 
@@ -8,23 +8,31 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypedDict
 
 from monque_core.clock import Clock, ServerClock, StorableClock
-from monque_core.display import brief_repr, escape, suggestion
+from monque_core.display import escape
 from monque_core.durations import Duration, to_timedelta
 from monque_core.texts import is_collection_name, is_text
+from monque_core.validation import (
+    MILLISECOND,
+    check_exact_duration,
+    check_flag,
+    check_number,
+    check_whole_number,
+    refusal,
+    unknown_option,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
 SHORTEST_HEARTBEAT = timedelta(milliseconds=100)
 STALE_AFTER_HEARTBEATS = 3
-_ZERO = timedelta(0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobRetention:
     """How long finished jobs stay: ages in seconds or `timedelta`, None keeps them for ever.
 
-    Without any age, `JobRetention()` keeps them all on purpose, and nobody warns of it.
+    `JobRetention()` without ages keeps all of them on purpose, without a warning.
     """
 
     completed: Duration | None = None
@@ -33,38 +41,40 @@ class JobRetention:
     interval: Duration = timedelta(hours=1)
 
     def __post_init__(self) -> None:
-        """Turn every age into a `timedelta`, refusing what is none."""
+        """Convert every age to a `timedelta`; raise `ValueError` if one is invalid."""
         for name in ("completed", "failed", "cancelled"):
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, _duration(f"job_retention.{name}", value, _ZERO))
-        interval = _duration("job_retention.interval", self.interval, SHORTEST_HEARTBEAT)
+                object.__setattr__(self, name, check_exact_duration(f"job_retention.{name}", value))
+        interval = check_exact_duration(
+            "job_retention.interval", self.interval, least=SHORTEST_HEARTBEAT
+        )
         object.__setattr__(self, "interval", interval)
 
     @property
     def ages(self) -> dict[str, timedelta]:
-        """Give the age limit of each status that has one."""
+        """Return the age limit of each status that has one."""
         limits = {"completed": self.completed, "failed": self.failed, "cancelled": self.cancelled}
         return {status: to_timedelta(age) for status, age in limits.items() if age is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReactiveOptions:
-    """The pace of reactive tasks: durations in seconds or `timedelta`."""
+    """The timing of reactive tasks; durations are seconds or `timedelta`."""
 
     visibility_timeout: Duration = timedelta(seconds=60)
-    """How long a run stays a silent instance's own; it is renewed five times as often."""
+    """How long a silent instance keeps its runs; claims are renewed five times as often."""
     leader_lease: Duration = timedelta(seconds=30)
-    """How long a silent leader stays the leader; it is renewed three times as often."""
+    """How long a silent leader stays the leader; its lease is renewed three times as often."""
     flush_size: int = 1000
-    """How many changed documents are planned together at most."""
+    """The most changed documents that are planned together."""
     flush_interval: Duration = timedelta(milliseconds=500)
-    """How long changes gather at most, before they are planned."""
+    """The longest time that changes are collected before they are planned."""
     cleanup_interval: Duration = timedelta(hours=1)
-    """How often records that are no longer needed are looked for."""
+    """How often records that are no longer needed are deleted."""
 
     def __post_init__(self) -> None:
-        """Turn every duration into a `timedelta`, refusing what is none."""
+        """Convert every duration to a `timedelta`; raise `ValueError` if one is invalid."""
         least = {
             "visibility_timeout": 5 * SHORTEST_HEARTBEAT,
             "leader_lease": 3 * SHORTEST_HEARTBEAT,
@@ -72,9 +82,10 @@ class ReactiveOptions:
             "cleanup_interval": SHORTEST_HEARTBEAT,
         }
         for name, shortest in least.items():
-            checked = _duration(f"reactive_options.{name}", getattr(self, name), shortest)
+            given = getattr(self, name)
+            checked = check_exact_duration(f"reactive_options.{name}", given, least=shortest)
             object.__setattr__(self, name, checked)
-        _count("reactive_options.flush_size", self.flush_size)
+        check_whole_number("reactive_options.flush_size", self.flush_size, least=1, most=None)
 
 
 class MonqueOptions(TypedDict, total=False):
@@ -84,7 +95,7 @@ class MonqueOptions(TypedDict, total=False):
     poll_interval: Duration
     safety_poll_interval: Duration
     max_retries: int
-    """Runs in all, the first one included."""
+    """The number of runs in all, the first one included."""
     base_retry_interval: Duration
     max_backoff_delay: Duration
     retry_jitter: float
@@ -131,7 +142,7 @@ class Options:
 
     @classmethod
     def parse(cls, given: Mapping[str, object]) -> Options:
-        """Check what the user gave; raise `ValueError` with the option, the value and the rule."""
+        """Return the validated options; raise `ValueError` with option, value and rule."""
         known = {known.name for known in fields(cls)}
         for name in given:
             if name not in known:
@@ -140,7 +151,7 @@ class Options:
         options = cls(**checked)  # type: ignore[arg-type]  # each value comes from its own check
         shortest_lock = STALE_AFTER_HEARTBEATS * options.heartbeat_interval
         if options.lock_timeout < shortest_lock:
-            raise _bad(
+            raise refusal(
                 "lock_timeout",
                 options.lock_timeout,
                 f"at least {STALE_AFTER_HEARTBEATS} × heartbeat_interval ({shortest_lock})",
@@ -149,79 +160,39 @@ class Options:
 
     @property
     def stale_after(self) -> timedelta:
-        """Tell how long this instance may be silent before its jobs count as abandoned."""
+        """Return how long this instance may be silent before its jobs count as abandoned."""
         return STALE_AFTER_HEARTBEATS * self.heartbeat_interval
 
 
-def _bad(name: str, value: object, allowed: str) -> ValueError:
-    return ValueError(f"option {name}={brief_repr(value)} is not allowed: it must be {allowed}")
-
-
-def unknown_option(name: object, known: Collection[str]) -> ValueError:
-    """Say that there is no such option, and which one may be meant."""
-    close = suggestion(name, known)
-    hint = f"did you mean {close!r}?" if close else f"known are {', '.join(sorted(known))}"
-    return ValueError(f"unknown option {brief_repr(name)}: {hint}")
-
-
-def _duration(name: str, value: object, least: timedelta) -> timedelta:
-    allowed = (
-        f"a duration of at least {least}, in seconds or as a timedelta"
-        if least
-        else "a duration that is not negative, in seconds or as a timedelta"
-    )
-    try:
-        duration = to_timedelta(value)
-    except ValueError as error:
-        raise _bad(name, value, f"{allowed}; this {error}") from None
-    if duration < least:
-        raise _bad(name, value, allowed)
-    return duration
-
-
 def _positive_duration(name: str, value: object) -> timedelta:
-    return _duration(name, value, timedelta(milliseconds=1))
-
-
-def _any_duration(name: str, value: object) -> timedelta:
-    return _duration(name, value, _ZERO)
+    return check_exact_duration(name, value, least=MILLISECOND)
 
 
 def _heartbeat(name: str, value: object) -> timedelta:
-    return _duration(name, value, SHORTEST_HEARTBEAT)
+    return check_exact_duration(name, value, least=SHORTEST_HEARTBEAT)
 
 
-def _count(name: str, value: object, meaning: str = "") -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise _bad(name, value, f"a whole number of at least 1{meaning}")
-    return value
+def _count(name: str, value: object) -> int:
+    return check_whole_number(name, value, least=1, most=None)
 
 
 def _runs(name: str, value: object) -> int:
-    return _count(name, value, ", the number of runs in all")
+    meaning = "the number of runs in all"
+    return check_whole_number(name, value, least=1, most=None, meaning=meaning)
 
 
 def _optional_count(name: str, value: object) -> int | None:
     return None if value is None else _count(name, value)
 
 
-def check_flag(name: str, value: object) -> bool:
-    """Return an option that is True or False."""
-    if not isinstance(value, bool):
-        raise _bad(name, value, "True or False")
-    return value
-
-
 def _share(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 0.5:
-        raise _bad(name, value, "a share between 0 and 0.5")
-    return float(value)
+    return float(check_number(name, value, least=0, most=0.5, kind="share"))
 
 
 def _instance_id(name: str, value: object) -> str:
     allowed = "a non-blank text of at most 255 characters, none of them a control character"
     if not is_text(value) or not value.strip() or len(value) > 255 or escape(value) != value:
-        raise _bad(name, value, allowed)
+        raise refusal(name, value, allowed)
     return value
 
 
@@ -232,25 +203,25 @@ def _collection_name(name: str, value: object) -> str:
             "character or half of a surrogate pair, no leading 'system.', no '.' at either end "
             "and no '..'"
         )
-        raise _bad(name, value, allowed)
+        raise refusal(name, value, allowed)
     return value
 
 
 def _retention(name: str, value: object) -> JobRetention | None:
     if value is not None and not isinstance(value, JobRetention):
-        raise _bad(name, value, "None or JobRetention(completed=…, failed=…, cancelled=…)")
+        raise refusal(name, value, "None or JobRetention(completed=…, failed=…, cancelled=…)")
     return value
 
 
 def _reactive_options(name: str, value: object) -> ReactiveOptions:
     if not isinstance(value, ReactiveOptions):
-        raise _bad(name, value, "ReactiveOptions(visibility_timeout=…, leader_lease=…, …)")
+        raise refusal(name, value, "ReactiveOptions(visibility_timeout=…, leader_lease=…, …)")
     return value
 
 
 def _clock(name: str, value: object) -> Clock:
     if not isinstance(value, Clock):
-        raise _bad(name, value, "an object whose now() gives an aware datetime")
+        raise refusal(name, value, "an object whose now() gives an aware datetime")
     if isinstance(value, ServerClock):
         return value
     clock = StorableClock(value)
@@ -258,7 +229,7 @@ def _clock(name: str, value: object) -> Clock:
         clock.now()
     except Exception as error:
         allowed = f"an object whose now() gives an aware datetime; this one: {error}"
-        raise _bad(name, value, allowed) from error
+        raise refusal(name, value, allowed) from error
     return clock
 
 
@@ -270,7 +241,7 @@ _CHECKS = {
     "base_retry_interval": _positive_duration,
     "max_backoff_delay": _positive_duration,
     "retry_jitter": _share,
-    "shutdown_timeout": _any_duration,
+    "shutdown_timeout": check_exact_duration,
     "worker_concurrency": _count,
     "instance_concurrency": _optional_count,
     "lock_timeout": _positive_duration,
@@ -280,7 +251,7 @@ _CHECKS = {
     "job_retention": _retention,
     "skip_index_creation": check_flag,
     "max_payload_size": _optional_count,
-    "stats_cache_ttl": _any_duration,
+    "stats_cache_ttl": check_exact_duration,
     "reactive_options": _reactive_options,
     "clock": _clock,
 }

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
-from monque_core.clock import ServerClock
-from monque_core.durations import check_limit
+from monque_core.clock import ServerClock, adjust
 from monque_core.errors import MonqueConnectionError
-from monque_core.jobs.draft import Limits, alike, draft_job, draft_schedule
-from monque_core.jobs.rules import check_name, check_unique_key
+from monque_core.jobs.draft import (
+    EnqueueManyOptions,
+    EnqueueOptions,
+    Limits,
+    check_enqueue_options,
+    draft_job,
+    draft_like,
+    draft_schedule,
+)
+from monque_core.jobs.fields import check_unique_key
 from monque_core.log import log
-from monque_core.scheduler.lease import adjust
-from monque_core.store.driver import native_session
+from monque_core.store.handles import native_session
+from monque_core.validation import check_name, check_time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -45,42 +52,21 @@ class Producer(ABC):
     def _notice(self, jobs: Sequence[AnyJob]) -> None:
         """Wake this instance for jobs that were stored from here."""
 
-    async def enqueue(
-        self,
-        name: str,
-        data: T,
-        *,
-        run_at: datetime | None = None,
-        delay: Duration | None = None,
-        unique_key: str | None = None,
-        priority: int = 0,
-        max_retries: int | None = None,
-        timeout: Duration | None = None,  # noqa: ASYNC109  # the job's, not this call's
-        session: object = None,
-    ) -> Job[T]:
+    async def enqueue(self, name: str, data: T, **options: Unpack[EnqueueOptions]) -> Job[T]:
         """Store a job that runs once, now or at a given time.
 
-        With a unique key, a pending or processing job of the same name and key is returned
-        instead, its `deduplicated` being True. A higher priority runs first. `max_retries` is the
-        number of runs in all, the first one included. `session` makes this part of the caller's
-        transaction.
+        The options are the keys of `EnqueueOptions`: `run_at` or `delay`, `unique_key`, `priority`,
+        `max_retries`, `timeout` and `session`. With a unique key, a pending or processing job of
+        the same name and key is returned instead; its `deduplicated` is True. A higher priority
+        runs first. `max_retries` is the number of runs in all, the first one included. `session`
+        makes this part of the caller's transaction.
         """
+        check_enqueue_options("enqueue", options)
 
         def draft() -> Job[T]:
-            return draft_job(
-                name,
-                data,
-                now=self._options.clock.now(),
-                limits=self._limits,
-                run_at=run_at,
-                delay=delay,
-                unique_key=unique_key,
-                priority=priority,
-                max_retries=max_retries,
-                timeout=timeout,
-            )
+            return draft_job(name, data, options, now=self._now(), limits=self._limits)
 
-        transaction = native_session(session)
+        transaction = native_session(options.get("session"))
         job = await self._ready(draft)
         if transaction is not None:
             return await self._store.inserts.put(job, transaction)
@@ -94,38 +80,27 @@ class Producer(ABC):
         name: str,
         items: Iterable[T],
         *,
-        run_at: datetime | None = None,
-        delay: Duration | None = None,
         unique_key: str | Callable[[T], str] | None = None,
-        priority: int = 0,
-        max_retries: int | None = None,
-        timeout: Duration | None = None,  # noqa: ASYNC109  # the jobs', not this call's
-        session: object = None,
+        **options: Unpack[EnqueueManyOptions],
     ) -> list[Job[T]]:
         """Store a job for each item, in order, with one insert per thousand or more.
 
         The options are those of `enqueue`; the unique key may be a function of the item.
         """
+        check_enqueue_options("enqueue_many", options)
         items = list(items)
-        transaction = native_session(session)
+        transaction = native_session(options.get("session"))
         if not items:
             return []
         key = unique_key if callable(unique_key) else None
 
         def draft() -> list[Job[T]]:
-            first = draft_job(
-                name,
-                items[0],
-                now=self._options.clock.now(),
-                limits=self._limits,
-                run_at=run_at,
-                delay=delay,
-                unique_key=unique_key(items[0]) if callable(unique_key) else unique_key,
-                priority=priority,
-                max_retries=max_retries,
-                timeout=timeout,
+            first_key = (
+                check_unique_key(unique_key(items[0])) if callable(unique_key) else unique_key
             )
-            return [first, *alike(first, items[1:], key, self._limits)]
+            first_options: EnqueueOptions = {**options, "unique_key": first_key}
+            first = draft_job(name, items[0], first_options, now=self._now(), limits=self._limits)
+            return [first, *draft_like(first, items[1:], key, self._limits)]
 
         jobs = await self._ready(draft)
         if unique_key is None:
@@ -162,7 +137,7 @@ class Producer(ABC):
                 cron,
                 name,
                 data,
-                now=self._options.clock.now(),
+                now=self._now(),
                 limits=self._limits,
                 unique_key=unique_key,
                 timezone=timezone,
@@ -192,20 +167,23 @@ class Producer(ABC):
         if unique_key is not None:
             check_unique_key(unique_key)
         await self.initialize()
-        return await self._store.schedules.remove(name, unique_key, self._options.clock.now())
+        return await self._store.schedules.remove(name, unique_key, self._now())
 
     async def ping(self, timeout: Duration = 1) -> bool:  # noqa: ASYNC109  # bounds the driver, too
         """Return whether MongoDB answers within the timeout: the health of a producer.
 
         Nothing needs to be initialized or started. The reason of a False is logged.
         """
-        seconds = check_limit(timeout).total_seconds()
+        seconds = check_time_limit(timeout).total_seconds()
         try:
             await self._store.ping(seconds)
         except MonqueConnectionError as error:
             log(logging.WARNING, f"MongoDB did not answer a ping within {seconds:g} s: {error}")
             return False
         return True
+
+    def _now(self) -> datetime:
+        return self._options.clock.now()
 
     async def _ready(self, draft: Callable[[], R]) -> R:
         """Validate a draft before MongoDB is used, then draft again by the server's clock."""
@@ -222,15 +200,15 @@ class Producer(ABC):
         clock = self._options.clock
         if not isinstance(clock, ServerClock) or self._store.connectivity.is_lost:
             return False
-        # Of a clock that is only old, one caller's reading is enough for all.
+        # If the reading is only old, one caller reads the clock for all.
         return clock.has_jumped or (clock.is_old and not self._is_reading_clock)
 
     async def _read_clock(self) -> None:
         self._is_reading_clock = True
         try:
             adjust(self._options.clock, await self._store.read_clock())
-        except Exception as error:  # noqa: BLE001  # whatever it is, the job is to be stored
-            # What is about to be stored tells better whether MongoDB is there, and is repeated.
+        except Exception as error:  # noqa: BLE001  # the job must be stored nevertheless
+            # The insert that follows reports an outage, and is retried.
             log(logging.DEBUG, f"the server's clock could not be read: {error}")
         finally:
             self._is_reading_clock = False

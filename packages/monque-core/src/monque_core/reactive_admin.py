@@ -6,20 +6,19 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from monque_core.errors import MonqueError
-from monque_core.jobs.rules import check_name
 from monque_core.store.paging import PageRequest
-from monque_core.tasks.selector import TaskSelector, check_storable_id
+from monque_core.validation import check_name
 
 if TYPE_CHECKING:
     from monque_core.options import Options
     from monque_core.store.paging import Direction
     from monque_core.store.store import Store
-    from monque_core.tasks.selector import TaskStatuses
+    from monque_core.tasks.selector import TaskSelector, TaskStatuses
     from monque_core.tasks.views import ReactiveStats, TaskPage
 
 
 class ReactiveAdmin(ABC):
-    """The part of `Monque` that lists task records and runs them again."""
+    """The part of `Monque` that reads and manages reactive tasks."""
 
     _options: Options
     _store: Store
@@ -40,10 +39,10 @@ class ReactiveAdmin(ABC):
         cursor: str | None = None,
         direction: Direction = "forward",
     ) -> TaskPage:
-        """Return a page of the records of all tasks that were ever declared, the newest first.
+        """Return a page of records, the newest first, of all tasks that were ever registered.
 
         `collection` is the source collection, `error` a part of the last error. Pass the cursor of
-        a page to get the one after or before it.
+        a page to get the page after or before it.
         """
         selector = self._selector(name, collection, status, source_id, error)
         request = PageRequest.parse(selector.identity, limit, cursor, direction)
@@ -59,7 +58,7 @@ class ReactiveAdmin(ABC):
         source_id: Any = None,
         error: str | None = None,
     ) -> int:
-        """Return the number of records that `get_reactive_tasks` would list."""
+        """Return how many records `get_reactive_tasks` would return."""
         selector = self._selector(name, collection, status, source_id, error)
         await self.initialize()
         return await self._store.tasks.listing.count(selector)
@@ -74,13 +73,14 @@ class ReactiveAdmin(ABC):
         error: str | None = None,
         everything: bool = False,
     ) -> int:
-        """Run the selected records again, with all attempts, and return how many.
+        """Run the selected records again, with all their attempts, and return how many.
 
-        Records that are running now run once more afterwards. Without any selection, pass
-        `everything=True` to run all records again.
+        A record that is running runs once more afterwards. To select all records, pass
+        `everything=True`.
         """
         selector = self._selector(name, collection, status, source_id, error)
-        if selector == TaskSelector() and not everything:
+        criteria = (name, collection, status, source_id, error)
+        if all(each is None for each in criteria) and not everything:
             raise ValueError(
                 "retry_reactive_tasks() without arguments would run every task for every document "
                 "again; select by name, collection, status, source_id or error, or pass "
@@ -104,7 +104,7 @@ class ReactiveAdmin(ABC):
             )
 
     async def get_reactive_stats(self) -> ReactiveStats:
-        """Return statistics: the records of each task per status, and the delay of planning."""
+        """Return how many records each task has in each status, and how far planning is."""
         await self.initialize()
         return await self._store.tasks.statistics.read(self._options.clock.now())
 
@@ -116,6 +116,8 @@ class ReactiveAdmin(ABC):
         source_id: Any,
         error: str | None,
     ) -> TaskSelector:
+        from monque_core.tasks.selector import TaskSelector, check_storable_id  # noqa: PLC0415  # slow
+
         if source_id is not None:
             check_storable_id(source_id, self._store.codec)
         return TaskSelector(

@@ -7,9 +7,10 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeVar, Unpack, overload
 
 from monque_core.display import brief_repr
-from monque_core.jobs.rules import check_concurrency, check_name, check_timeout
+from monque_core.errors import InvalidJobError
+from monque_core.jobs.fields import check_timeout
 from monque_core.scheduler.workers import Worker, check_handler, is_async, needs_arguments
-from monque_core.tasks.definition import TaskOptions, check_options, define
+from monque_core.validation import check_name, check_whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from monque_core.options import Options
     from monque_core.scheduler.workers import Handler, Middleware
     from monque_core.store.store import Store
-    from monque_core.tasks.definition import Definition
+    from monque_core.tasks.definition import Definition, TaskOptions
 
 H = TypeVar("H", bound="Handler")
 M = TypeVar("M", bound="Middleware")
@@ -125,6 +126,8 @@ class Registration(ABC):
         """
         if inspect.isroutine(collection) or isinstance(collection, type):
             raise needs_arguments("reactive", collection, '"orders", name="invoice"')
+        from monque_core.tasks.definition import check_options, define  # noqa: PLC0415  # slow
+
         check_options(options)
         place = self._store.tasks.place_of(collection)
         definition = define(*place, codec=self._store.codec, **options)
@@ -155,7 +158,7 @@ class Registration(ABC):
     ) -> Callable[[Handler], Worker]:
         slots = self._options.worker_concurrency
         if concurrency is not None:
-            slots = check_concurrency(concurrency)
+            slots = check_whole_number("concurrency", concurrency, least=1, error=InvalidJobError)
         limit = check_timeout(timeout)
 
         def make_worker(handler: Handler) -> Worker:

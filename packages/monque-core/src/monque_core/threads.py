@@ -110,19 +110,19 @@ class _Thread(threading.Thread):
             # Idle before the result is known, so that work which follows it finds this thread.
             is_needed = self._crew.make_idle(self)
             _deliver(call, *outcome)
-            # Or an idle thread would keep what it did last from being freed.
+            # Otherwise an idle thread would keep its last call and result alive.
             del call, outcome
 
 
 def _outcome(function: Callable[[], R]) -> tuple[R | None, BaseException | None]:
     """Return what a function returns or raises.
 
-    Its frame and those above, which the error's traceback holds, must not hold the error or its
-    future for long: such circles wait for the garbage collector.
+    The traceback of the error holds this frame and those above it. If they held the error or its
+    future, there would be a reference cycle, which only the garbage collector frees.
     """
     try:
         return function(), None
-    except BaseException as error:  # noqa: BLE001  # handed to whoever waits
+    except BaseException as error:  # noqa: BLE001  # raised where the future is awaited
         return None, error
 
 
@@ -141,11 +141,11 @@ def _resolve(future: asyncio.Future[Any], result: object, error: BaseException |
         # A future refuses StopIteration, which would end the waiting coroutine instead.
         future.set_exception(_wrapped("a thread raised StopIteration", error))
     else:
-        # Not asked for what it is: an exception may lie about its class, or raise another.
+        # No isinstance(): an exception may have a misleading `__class__`, or raise in it.
         try:
             future.set_exception(error)
-        except BaseException:  # noqa: BLE001  # whoever waits must not wait for ever
-            future.set_exception(_wrapped("a thread raised what no future takes", error))
+        except BaseException:  # noqa: BLE001  # the future must not stay pending
+            future.set_exception(_wrapped("a thread raised what a future refuses", error))
 
 
 def _wrapped(message: str, error: BaseException) -> RuntimeError:

@@ -1,11 +1,24 @@
-"""Monque's jobs as classes, built and wired by dependency-injector."""
+"""Job classes for monque, built by dependency-injector.
+
+What lives here: decorators that make a class a job, and `MonqueContainer`, which runs those jobs
+inside an application container.
+
+At import time, `decorators` attach `metadata` to classes and methods. At startup, `lifespan`
+initializes the resources of the application and then `runtime`: `discovery` finds the decorated
+classes, `registry` turns them into jobs, `building` plans each constructor from `provider_index`,
+`inspection` checks the providers behind it, and `workers` registers the handlers. Every mistake
+found on the way is reported in one `WiringError`. During a run, `workers` opens a `RunScope`,
+builds the class in it and calls its method; `scope` closes what the run opened.
+
+This package uses only the public API of `monque_core`.
+"""
 
 from typing import TYPE_CHECKING
 
 from monque_di.connection import resolve_database
 from monque_di.container import MonqueContainer
 from monque_di.decorators import cron, job, job_controller
-from monque_di.enqueueing import EnqueueOptions, JobHandler
+from monque_di.enqueueing import JobHandler
 from monque_di.errors import WiringError
 from monque_di.lifespan import lifespan, run
 from monque_di.scope import RunScoped, current_job
@@ -13,7 +26,6 @@ from monque_di.service import MonqueService
 from monque_di.testing import run_job
 
 __all__ = [
-    "EnqueueOptions",
     "JobHandler",
     "MonqueContainer",
     "MonqueService",

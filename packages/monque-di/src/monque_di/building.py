@@ -1,4 +1,4 @@
-"""Deciding how a class is built, and building it."""
+"""Build plans: which provider supplies which constructor argument."""
 
 from __future__ import annotations
 
@@ -10,75 +10,79 @@ from typing import TYPE_CHECKING, Any
 from dependency_injector import providers
 
 from monque_di.annotations import read_annotation
-from monque_di.inspection import VARIADIC, Inspection, labelled
+from monque_di.inspection import VARIADIC, Inspection, parameter_label
 from monque_di.provide_markers import marker_of, resolve_marker
-from monque_di.resource import needs_monque
-from monque_di.task_context import is_pending, shielded
+from monque_di.resource import depends_on_monque
+from monque_di.task_context import is_async_result, shielded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from monque_di.provider_index import AnyProvider, Provided, ProviderIndex
+    from monque_di.provider_index import AnyProvider, ProviderEntry, ProviderIndex
 
 
 @dataclass(slots=True)
-class Plan:
-    """How to make one call: which provider gives which argument."""
+class BuildPlan:
+    """One call, and the provider of each of its arguments."""
 
     call: Callable[..., Any]
     args: list[AnyProvider] = field(default_factory=list)
     kwargs: dict[str, AnyProvider] = field(default_factory=dict)
 
     async def build(self) -> Any:
-        """Ask every provider, as it is at this moment, and make the call."""
-        args = [await given(provider) for provider in self.args]
-        kwargs = {name: await given(provider) for name, provider in self.kwargs.items()}
-        return await _settled(self.call(*args, **kwargs))
+        """Call every provider, overrides included, and then the call itself."""
+        args = [await provide(provider) for provider in self.args]
+        kwargs = {name: await provide(provider) for name, provider in self.kwargs.items()}
+        return await _awaited(self.call(*args, **kwargs))
 
 
-async def given(provider: AnyProvider) -> Any:
-    """Give what a provider provides, async or not."""
-    return await _settled(provider())
+async def provide(provider: AnyProvider) -> Any:
+    """Return what a provider provides, awaited if it is async."""
+    return await _awaited(provider())
 
 
-async def _settled(value: Any) -> Any:
+async def _awaited(value: Any) -> Any:
     if asyncio.isfuture(value):
-        # To cancel a promise of dependency-injector's would make its callbacks fail.
+        # Cancelling a future of dependency-injector makes its callbacks fail.
         return await shielded(value)
-    return await value if is_pending(value) else value
+    return await value if is_async_result(value) else value
 
 
-class Planner:
-    """Plans the building of classes from a catalogue, and notes what cannot be built."""
+class BuildPlanner:
+    """Plans how to build classes from the indexed providers, and collects the problems."""
 
-    def __init__(self, catalogue: ProviderIndex) -> None:
-        self._catalogue = catalogue
+    def __init__(self, index: ProviderIndex) -> None:
+        self._index = index
         self._inspection = Inspection()
 
     @property
     def problems(self) -> list[str]:
-        """Give every mistake found so far."""
+        """Return every problem found so far."""
         return self._inspection.problems
 
-    def plan_class(self, target: type, *, is_singleton: bool) -> Plan:
-        """Plan how to build a class; `is_singleton` tells that it outlives a run."""
+    def plan_class(self, target: type, *, is_singleton: bool) -> BuildPlan:
+        """Return the plan for a class; a singleton outlives runs."""
         label = target.__qualname__
-        keeper = f"the singleton {label}" if is_singleton else None
-        made = self._catalogue.providing(target)
-        if len(made) > 1:
-            self.problems.append(f"{label} → {len(made)} providers make it: {_listed(made)}")
-        if made:
-            self._inspection.look(made[0].provider, label, keeper)
-            if is_singleton and needs_monque(made[0].provider):
-                self.problems.append(f"{label} → needs Monque, whose start waits for {keeper}")
-            return Plan(made[0].provider)
+        holder = f"the singleton {label}" if is_singleton else None
+        builders = self._index.for_class(target)
+        if len(builders) > 1:
+            self.problems.append(
+                f"{label} → {len(builders)} providers build this class: {_joined(builders)}"
+            )
+        if builders:
+            self._inspection.check(builders[0].provider, label, holder)
+            if is_singleton and depends_on_monque(builders[0].provider):
+                self.problems.append(
+                    f"{label} → depends on Monque, which cannot start before {holder}"
+                )
+            return BuildPlan(builders[0].provider)
         if inspect.isabstract(target):
             missing = ", ".join(sorted(vars(target)["__abstractmethods__"]))
-            self.problems.append(f"{label} → is abstract, and cannot be built: {missing}")
-        return self._plan(target, _parameters(target), _constructor(target), label, keeper)
+            self.problems.append(f"{label} → is abstract: implement {missing}")
+        return self._plan(target, _parameters(target), _constructor(target), label, holder)
 
-    def plan_handler(self, label: str, function: Callable[..., Any]) -> Plan:
-        """Plan what a handler is given beside its job: what it has markers for."""
+    def plan_handler(self, label: str, function: Callable[..., Any]) -> BuildPlan:
+        """Return the plan for the `Provide` arguments of a handler."""
         parameters = [
             parameter
             for parameter in inspect.signature(function).parameters.values()
@@ -87,7 +91,8 @@ class Planner:
         for parameter in parameters:
             if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
                 self.problems.append(
-                    f"{label} → {parameter.name} → a marker must not be before a /"
+                    f"{label} → {parameter.name} → a Provide marker cannot fill a "
+                    "positional-only parameter"
                 )
         return self._plan(dict, parameters, function, label, None)
 
@@ -97,20 +102,22 @@ class Planner:
         parameters: Iterable[inspect.Parameter],
         function: object,
         label: str,
-        keeper: str | None,
-    ) -> Plan:
-        plan = Plan(call)
+        holder: str | None,
+    ) -> BuildPlan:
+        plan = BuildPlan(call)
         for parameter in parameters:
             if parameter.kind in VARIADIC:
                 continue
-            path = f"{label} → {labelled(parameter, function)}"
+            path = f"{label} → {parameter_label(parameter, function)}"
             provider = self._provider_for(parameter, function, path)
             if provider is not None:
-                self._inspection.look(provider, path, keeper)
-                if keeper is not None and needs_monque(provider):
-                    self.problems.append(f"{path} → needs Monque, whose start waits for {keeper}")
+                self._inspection.check(provider, path, holder)
+                if holder is not None and depends_on_monque(provider):
+                    self.problems.append(
+                        f"{path} → depends on Monque, which cannot start before {holder}"
+                    )
             if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
-                # One that is left out would make room for the next.
+                # Without a placeholder, the next argument would take its position.
                 plan.args.append(provider or providers.Object(parameter.default))
             elif provider is not None:
                 plan.kwargs[parameter.name] = provider
@@ -122,27 +129,27 @@ class Planner:
         marker = marker_of(parameter, function)
         if marker is not None:
             try:
-                return resolve_marker(marker, self._catalogue.containers)
+                return resolve_marker(marker, self._index.containers)
             except LookupError as error:
                 self.problems.append(f"{path} → {error}")
                 return None
         annotation = read_annotation(parameter.annotation, function)
-        offers = [] if annotation is parameter.empty else self._catalogue.of_type(annotation)
-        if len(offers) > 1:
-            namesakes = [offer for offer in offers if offer.name == parameter.name]
+        entries = [] if annotation is parameter.empty else self._index.by_type(annotation)
+        if len(entries) > 1:
+            namesakes = [entry for entry in entries if entry.name == parameter.name]
             if len(namesakes) != 1:
-                self.problems.append(f"{path} → {len(offers)} providers: {_listed(offers)}")
+                self.problems.append(f"{path} → {len(entries)} providers: {_joined(entries)}")
                 return None
-            offers = namesakes
-        offers = offers or self._catalogue.called(parameter.name, annotation)
-        if len(offers) > 1:
-            self.problems.append(f"{path} → {len(offers)} providers: {_listed(offers)}")
-        elif not offers and parameter.default is parameter.empty:
+            entries = namesakes
+        entries = entries or self._index.by_name(parameter.name, annotation)
+        if len(entries) > 1:
+            self.problems.append(f"{path} → {len(entries)} providers: {_joined(entries)}")
+        elif not entries and parameter.default is parameter.empty:
             self.problems.append(f"{path} → no provider")
-        if not offers:
+        if not entries:
             return None
-        provider = offers[0].provider
-        # A delegated one is given as it is, as dependency-injector does.
+        provider = entries[0].provider
+        # A delegated provider is injected itself, as dependency-injector does.
         return providers.Object(provider) if providers.is_delegated(provider) else provider
 
 
@@ -150,14 +157,14 @@ def _parameters(target: type) -> Iterable[inspect.Parameter]:
     try:
         return inspect.signature(target).parameters.values()
     except (TypeError, ValueError):
-        # Built-in classes need not tell.
+        # Some built-in classes have no signature.
         return ()
 
 
 def _constructor(target: Any) -> object:
-    """Give the function whose module knows the names in the annotations."""
+    """Return the function whose globals resolve the annotations."""
     return target.__init__
 
 
-def _listed(offers: list[Provided]) -> str:
-    return ", ".join(sorted(str(offer) for offer in offers))
+def _joined(entries: list[ProviderEntry]) -> str:
+    return ", ".join(sorted(str(entry) for entry in entries))

@@ -1,4 +1,4 @@
-"""Finding the native PyMongo database behind what an application has."""
+"""Resolve whatever an application connects with to a native PyMongo database."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pymongo.database import Database
 from pymongo.errors import ConfigurationError, PyMongoError
 
 from monque_core import MonqueConnectionError
-from monque_di.task_context import is_pending
+from monque_di.task_context import is_async_result
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -22,39 +22,38 @@ if TYPE_CHECKING:
 NativeDatabase: TypeAlias = AsyncDatabase[Any] | Database[Any]
 
 _EXPECTED = (
-    "expected is one of: a PyMongo Database or AsyncDatabase; a client with the name of a "
+    "expected one of: a PyMongo Database or AsyncDatabase; a client and the name of a "
     'database, as (client, "shop"); MongoEngine by an alias, by mongoengine.connection or by a '
     "Document class; a Motor database; an initialized Beanie Document; or a provider or function "
-    "that gives one of these"
+    "that returns one of these"
 )
 _DATABASE_ATTRIBUTES = ("db", "database", "delegate")
-_LONGEST_WAY = 5
+_MAX_STEPS = 5
 
 
 async def resolve_database(source: object) -> NativeDatabase:
-    """Give the native PyMongo database behind a handle, an ODM, a provider or a factory.
+    """Return the native PyMongo database of a handle, an ODM, a provider or a factory.
 
-    Raises `MonqueConnectionError` that tells what came and what would do. What the application
-    connected is used as it is and never closed.
+    Raise `MonqueConnectionError` if there is none. The connection of the application is used as it
+    is and never closed.
     """
     found = source
-    for _ in range(_LONGEST_WAY):
+    for _ in range(_MAX_STEPS):
         if isinstance(found, (Database, AsyncDatabase)):
             return found
         try:
             found = await _step(found)
         except PyMongoError as error:
             raise MonqueConnectionError(
-                f"the connection {_shown(source)} cannot be used: {_without_secrets(error)}"
+                f"the connection {_describe(source)} cannot be used: {_without_secrets(error)}"
             ) from error
     raise MonqueConnectionError(
-        f"the connection {_shown(source)} leads from one thing to the next and to no database; "
-        f"{_EXPECTED}"
+        f"the connection {_describe(source)} does not lead to a database; {_EXPECTED}"
     )
 
 
 async def _step(source: Any) -> object:
-    """Go from a source to the database, or to what is nearer to it."""
+    """Return the database of a source, or an object one step closer to it."""
     if source is None:
         raise MonqueConnectionError(f"no connection was given; {_EXPECTED}")
     if isinstance(source, str):
@@ -64,7 +63,7 @@ async def _step(source: Any) -> object:
     if isinstance(source, providers.Object):
         return source.provides
     if isinstance(source, (tuple, list)):
-        return _of_several(source)
+        return _of_sequence(source)
     if inspect.ismodule(source):
         return _of_module(source)
     if _is_client(source):
@@ -72,41 +71,45 @@ async def _step(source: Any) -> object:
     if isinstance(source, type):
         return _of_class(source)
     if isinstance(source, providers.Provider) or inspect.isroutine(source):
-        return await _made_by(source)
-    exposed = _exposed_by(source)
+        return await _call(source)
+    exposed = _database_attribute(source)
     if exposed is not None:
         return exposed
     if callable(source):
-        return await _made_by(source)
-    raise MonqueConnectionError(f"{_shown(source)} is no connection to MongoDB; {_EXPECTED}")
+        return await _call(source)
+    raise MonqueConnectionError(f"{_describe(source)} is not a connection to MongoDB; {_EXPECTED}")
 
 
-async def _made_by(make: Any) -> object:
-    """Call a provider or factory and wait for what it gives."""
+async def _call(make: Any) -> object:
+    """Call a provider or factory, and await the result if it is async."""
     if inspect.isgeneratorfunction(make) or inspect.isasyncgenfunction(make):
         raise MonqueConnectionError(
-            f"{_shown(make)} is a generator function, and who would close what it opens? write "
-            "connection=providers.Resource(…) around it"
+            f"{_describe(make)} is a generator function, and nothing would close what it opens: "
+            "pass "
+            f"connection=providers.Resource({make.__name__})"
         )
     try:
         made = make()
-        if is_pending(made) or inspect.isawaitable(made):
+        if is_async_result(made) or inspect.isawaitable(made):
             made = await made
     except MonqueConnectionError:
         raise
     except Exception as error:
         raise MonqueConnectionError(
-            f"the connection cannot be had from {_shown(make)}: {_without_secrets(error)}"
+            f"{_describe(make)} raised an error instead of returning a connection: "
+            f"{_without_secrets(error)}"
         ) from error
     if made is None:
-        raise MonqueConnectionError(f"{_shown(make)} gave None for a connection; {_EXPECTED}")
+        raise MonqueConnectionError(
+            f"{_describe(make)} returned None, not a connection; {_EXPECTED}"
+        )
     return made
 
 
 def _of_alias(alias: str) -> object:
     if "://" in alias:
         raise MonqueConnectionError(
-            "a connection string is no connection: make a client of it, for example "
+            "connection= got a connection string: pass a client, for example "
             "connection=providers.Singleton(AsyncMongoClient, uri)"
         )
     try:
@@ -125,52 +128,52 @@ def _of_alias(alias: str) -> object:
         ) from error
 
 
-def _of_several(sources: tuple[Any, ...] | list[Any]) -> object:
+def _of_sequence(sources: tuple[Any, ...] | list[Any]) -> object:
     match sources:
         case [client, str(name)] if _is_client(client):
             return client[name]
         case []:
             raise MonqueConnectionError(f"no connection was given; {_EXPECTED}")
-    shown = ", ".join(_shown(source) for source in sources)
+    descriptions = ", ".join(_describe(source) for source in sources)
     raise MonqueConnectionError(
-        f"one connection is expected and {len(sources)} came: {shown}; {_EXPECTED}"
+        f"expected one connection, got {len(sources)}: {descriptions}; {_EXPECTED}"
     )
 
 
 def _of_module(module: ModuleType) -> object:
     if module.__name__ in {"mongoengine", "mongoengine.connection"}:
         return _of_alias("default")
-    raise MonqueConnectionError(f"{_shown(module)} is no connection to MongoDB; {_EXPECTED}")
+    raise MonqueConnectionError(f"{_describe(module)} is not a connection to MongoDB; {_EXPECTED}")
 
 
 def _of_class(kind: Any) -> object:
-    """Ask a document class of MongoEngine or Beanie for its database."""
-    for ask in ("get_pymongo_collection", "get_motor_collection"):
-        if hasattr(kind, ask):
+    """Return the database of a document class of MongoEngine or Beanie."""
+    for getter in ("get_pymongo_collection", "get_motor_collection"):
+        if hasattr(kind, getter):
             try:
-                return getattr(kind, ask)().database
+                return getattr(kind, getter)().database
             except Exception as error:
                 raise MonqueConnectionError(
-                    f"the Beanie document {_shown(kind)} is not initialized: await "
+                    f"the Beanie document {_describe(kind)} is not initialized: await "
                     "init_beanie(…) before Monque starts"
                 ) from error
     engine = sys.modules.get("mongoengine")
     if engine is not None and issubclass(kind, (engine.Document, engine.DynamicDocument)):
         return _of_alias(kind._meta.get("db_alias", "default"))
-    exposed = _exposed_by(kind)
+    exposed = _database_attribute(kind)
     if exposed is not None:
         return exposed
-    raise MonqueConnectionError(f"{_shown(kind)} is no connection to MongoDB; {_EXPECTED}")
+    raise MonqueConnectionError(f"{_describe(kind)} is not a connection to MongoDB; {_EXPECTED}")
 
 
-def _exposed_by(source: object) -> object:
-    """Give the database that an object of some other ODM shows."""
+def _database_attribute(source: object) -> object:
+    """Return the database attribute of an ODM object, if it has one."""
     for attribute in _DATABASE_ATTRIBUTES:
         try:
             exposed = getattr(source, attribute, None)
         except Exception as error:
             raise MonqueConnectionError(
-                f"{_shown(source)} does not give its .{attribute}: {_without_secrets(error)}"
+                f"{_describe(source)} has no usable .{attribute}: {_without_secrets(error)}"
             ) from error
         if isinstance(exposed, (Database, AsyncDatabase)) or _is_client(exposed):
             return exposed
@@ -191,12 +194,13 @@ def _default_database(client: Any) -> object:
         return client.get_default_database()
     except ConfigurationError as error:
         raise MonqueConnectionError(
-            f'{_shown(client)} names no database: give one in its URI, or both, as (client, "shop")'
+            f"{_describe(client)} has no default database: name one in the URI, or pass (client, "
+            '"shop")'
         ) from error
 
 
-def _shown(source: object) -> str:
-    """Name a source without a password that its text may hold."""
+def _describe(source: object) -> str:
+    """Return a description of a source without secrets."""
     if isinstance(source, str):
         return "a connection string" if "://" in source else repr(source)
     if isinstance(source, type) or inspect.isroutine(source):
@@ -207,6 +211,6 @@ def _shown(source: object) -> str:
 
 
 def _without_secrets(error: Exception) -> str:
-    """Give the text of an error without the user and password of a URI in it."""
+    """Return the text of an error without the credentials of a URI in it."""
     text = re.sub(r"://\S+@", "://…@", str(error))
     return f"{type(error).__name__}: {text}"

@@ -1,4 +1,4 @@
-"""The container that an application nests in its own."""
+"""`MonqueContainer`, which an application nests in its own container."""
 
 from __future__ import annotations
 
@@ -7,36 +7,40 @@ from typing import Any, ClassVar
 from dependency_injector import containers, providers
 
 from monque_di.resource import (
-    ConnectionSource,
+    ConnectionProvider,
     MonqueContainerInstance,
     MonqueResource,
-    PackageSource,
+    PackagesProvider,
 )
 from monque_di.runtime import run_monque
 from monque_di.service import InstanceSlot, MonqueService
 
 
 class MonqueContainer(containers.DeclarativeContainer):
-    """Monque within an application: `connection`, `options`, `jobs` and `packages` go in.
+    """A container that runs monque inside an application.
 
-    Out come `monque`, the running instance, and `service`, its injectable front.
+    Pass `connection`, `options`, `jobs` and `packages`. It provides `monque`, the running
+    instance, and `service`, an injectable `MonqueService`.
     """
 
     instance_type = MonqueContainerInstance
 
-    connection: providers.Provider[Any] = ConnectionSource()
+    connection: providers.Provider[Any] = ConnectionProvider()
     options: providers.Provider[Any] = providers.Object(None)
     jobs: providers.Provider[Any] = providers.Object(())
-    packages: providers.Provider[Any] = PackageSource(())
+    packages: providers.Provider[Any] = PackagesProvider(())
 
     __self__ = providers.Self()
-    seat = providers.Singleton(InstanceSlot, __self__)
-    occupant = providers.Callable(InstanceSlot.get_monque, seat)
-    service = providers.Singleton(MonqueService, seat)
+    instance_slot = providers.Singleton(InstanceSlot, __self__)
+    running_instance = providers.Callable(InstanceSlot.get_monque, instance_slot)
+    service = providers.Singleton(MonqueService, instance_slot)
     monque = MonqueResource(run_monque)
 
-    # What jobs are offered: not the resource, for which its own start would wait for ever.
-    hidden: ClassVar = frozenset(
-        ["connection", "jobs", "monque", "occupant", "options", "packages", "seat", "service"]
+    # Jobs get the running instance, not the resource: its start would wait for itself.
+    internal_providers: ClassVar = frozenset(
+        [
+            *("connection", "instance_slot", "jobs", "monque", "options", "packages"),
+            *("running_instance", "service"),
+        ]
     )
-    offered: ClassVar = {"monque": "occupant", "service": "service"}
+    injectable_providers: ClassVar = {"monque": "running_instance", "service": "service"}

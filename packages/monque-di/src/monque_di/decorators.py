@@ -1,4 +1,4 @@
-"""The decorators that make a class a job, a schedule, or a family of jobs."""
+"""The decorators `@job`, `@cron` and `@job_controller`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, overload
 
 from monque_di.enqueueing import add_members
-from monque_di.metadata import ClassMarks, ControllerMark, CronMark, JobMark, Lifetime
+from monque_di.metadata import (
+    ClassMetadata,
+    ControllerMetadata,
+    CronMetadata,
+    JobMetadata,
+    Lifetime,
+)
 from monque_di.methods import JobMethod
 
 if TYPE_CHECKING:
@@ -19,7 +25,7 @@ C = TypeVar("C")
 D = TypeVar("D")
 R = TypeVar("R")
 S = TypeVar("S")
-K = TypeVar("K", JobMark, CronMark)
+K = TypeVar("K", JobMetadata, CronMetadata)
 
 
 def job(
@@ -29,20 +35,22 @@ def job(
     timeout: float | timedelta | None = None,
     replace: bool = False,
     scope: Lifetime | None = None,
-) -> Marker[JobMark]:
-    """Make a class, or a method of a controller, the worker of a job name.
+) -> MetadataDecorator[JobMetadata]:
+    """Make a class, or a method of a controller, the handler of a job name.
 
-    A class has a method `handle(self, job)`, `async def` or `def`. `concurrency`, `timeout` and
-    `replace` are those of `Monque.worker`. `scope="singleton"` builds the class once instead of
-    for each run; of a controller it is `@job_controller` that tells.
+    A class needs a method `handle(self, job)`, `async def` or `def`. `concurrency`, `timeout` and
+    `replace` mean the same as in `Monque.worker`. `scope="singleton"` builds the class once instead
+    of once per run; a controller sets it in `@job_controller`.
     """
     if callable(name):
-        shown = getattr(name, "__qualname__", repr(name))
-        raise TypeError(f'@job was put on {shown} without a name: write @job("send-email")')
+        target = getattr(name, "__qualname__", repr(name))
+        raise TypeError(f'@job on {target} has no name: write @job("send-email")')
     _check_scope(scope)
     _check_name(name)
-    return Marker(
-        JobMark(name=name, concurrency=concurrency, timeout=timeout, replace=replace, scope=scope)
+    return MetadataDecorator(
+        JobMetadata(
+            name=name, concurrency=concurrency, timeout=timeout, replace=replace, scope=scope
+        )
     )
 
 
@@ -54,19 +62,21 @@ def cron(
     timezone: str = "UTC",
     unique_key: str | None = None,
     priority: int = 0,
-) -> Marker[CronMark]:
-    """Run a job class, or a method of a controller, at every tick of a cron expression.
+) -> MetadataDecorator[CronMetadata]:
+    """Run a job class, or a method of a controller, at every time of a cron expression.
 
-    The schedule is declared at every start of the application and is one however many processes
-    declare it: its key is the job's full name unless `unique_key` says otherwise. `name` makes
-    it a job where there is no `@job` that does.
+    Every start of the application declares the schedule. Its unique key is the full name of the
+    job, or `unique_key`, so that there is one schedule for any number of processes. `name` names
+    the job if there is no `@job`.
     """
     if not isinstance(expression, str):
-        raise TypeError(f'@cron takes an expression, not {expression!r}: write @cron("0 9 * * *")')
+        raise TypeError(
+            f'@cron needs a cron expression, not {expression!r}: write @cron("0 9 * * *")'
+        )
     if name is not None:
         _check_name(name)
-    return Marker(
-        CronMark(
+    return MetadataDecorator(
+        CronMetadata(
             expression=expression,
             name=name,
             data=data,
@@ -80,33 +90,33 @@ def cron(
 def job_controller(
     namespace: str | None = None, *, scope: Lifetime | None = None
 ) -> Callable[[type[C]], type[C]]:
-    """Make a class a family of jobs: its methods with `@job` or `@cron`, named `namespace.name`."""
+    """Make each method with `@job` or `@cron` of a class a job, named `namespace.name`."""
     _check_scope(scope)
     if namespace is not None and not isinstance(namespace, str):
         raise TypeError(
-            f"@job_controller takes a namespace, not {namespace!r}: write "
+            f"@job_controller needs a namespace, not {namespace!r}: write "
             '@job_controller("billing"), or @job_controller() for names without one'
         )
 
-    def mark(target: type[C]) -> type[C]:
-        marks = ClassMarks.of(target) or ClassMarks()
-        if marks.controller is not None:
-            raise TypeError(f"{target.__qualname__} has two @job_controller")
-        controller = ControllerMark(namespace=namespace, scope=scope)
-        dataclasses.replace(marks, controller=controller).put_on(target)
+    def decorate(target: type[C]) -> type[C]:
+        metadata = ClassMetadata.of(target) or ClassMetadata()
+        if metadata.controller is not None:
+            raise TypeError(f"{target.__qualname__} has two @job_controller decorators: remove one")
+        controller = ControllerMetadata(namespace=namespace, scope=scope)
+        dataclasses.replace(metadata, controller=controller).attach_to(target)
         return target
 
-    return mark
+    return decorate
 
 
-class Marker(Generic[K]):
-    """A decorator that writes a mark down on a class or a method."""
+class MetadataDecorator(Generic[K]):
+    """A decorator that attaches metadata to a class or a method."""
 
-    def __init__(self, mark: K) -> None:
-        self._mark: JobMark | CronMark = mark
+    def __init__(self, metadata: K) -> None:
+        self._metadata: JobMetadata | CronMetadata = metadata
 
     @overload
-    def __call__(  # type: ignore[overload-overlap]  # a class is no method, callable as it is
+    def __call__(  # type: ignore[overload-overlap]  # a class is callable, but not a method
         self, target: type[C]
     ) -> type[C]: ...
 
@@ -117,28 +127,28 @@ class Marker(Generic[K]):
     def __call__(self, target: Callable[[S, Job[D]], R]) -> JobMethod[S, D, R]: ...
 
     def __call__(self, target: Any) -> Any:
-        """Mark the class or method."""
+        """Return the class or method with the metadata attached."""
         if isinstance(target, type):
-            _mark_class(target, self._mark)
+            _decorate_class(target, self._metadata)
             return target
-        return JobMethod.of(target).with_mark(self._mark)
+        return JobMethod.of(target).with_metadata(self._metadata)
 
 
-def _mark_class(target: type, mark: JobMark | CronMark) -> None:
-    marks = ClassMarks.of(target) or ClassMarks()
-    if isinstance(mark, CronMark):
-        # Decorators are applied from below, and are read from above.
-        dataclasses.replace(marks, crons=(mark, *marks.crons)).put_on(target)
-    elif marks.job is not None:
-        raise TypeError(f"{target.__qualname__} has two @job: a class has one name")
+def _decorate_class(target: type, added: JobMetadata | CronMetadata) -> None:
+    metadata = ClassMetadata.of(target) or ClassMetadata()
+    if isinstance(added, CronMetadata):
+        # Decorators apply from the bottom up; the order of the source is kept.
+        dataclasses.replace(metadata, crons=(added, *metadata.crons)).attach_to(target)
+    elif metadata.job is not None:
+        raise TypeError(f"{target.__qualname__} has two @job decorators: remove one")
     else:
-        dataclasses.replace(marks, job=mark).put_on(target)
+        dataclasses.replace(metadata, job=added).attach_to(target)
     add_members(target)
 
 
 def _check_name(name: object) -> None:
     if not isinstance(name, str):
-        raise TypeError(f"name={name!r} is not allowed: the name of a job is a text")
+        raise TypeError(f"name={name!r} is not allowed: a job name is a str")
 
 
 def _check_scope(scope: object) -> None:

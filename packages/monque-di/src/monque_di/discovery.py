@@ -1,4 +1,4 @@
-"""Finding the decorated classes of an application."""
+"""Find the decorated classes of an application."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import inspect
 import pkgutil
 from typing import TYPE_CHECKING, Any
 
-from monque_di.metadata import ClassMarks
+from monque_di.metadata import ClassMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Discovery:
-    """The classes of a list and of packages, each once, the listed ones first."""
+    """The decorated classes of `jobs=` and `packages=`, without duplicates, `jobs=` first."""
 
     def __init__(self, jobs: object, packages: object) -> None:
         self.problems: list[str] = []
@@ -33,13 +33,13 @@ class Discovery:
             return ()
         if isinstance(values, (list, tuple, set, frozenset)):
             return values
-        self.problems.append(f"{option} → a list is expected, not {values!r}")
+        self.problems.append(f"{option} → expected a list, not {values!r}")
         return ()
 
     def _is_job(self, target: object) -> bool:
-        if isinstance(target, type) and ClassMarks.of(target) is not None:
+        if isinstance(target, type) and ClassMetadata.of(target) is not None:
             return True
-        self.problems.append(f"jobs → {_why_no_job(target)}")
+        self.problems.append(f"jobs → {_explain(target)}")
         return False
 
     def _modules(self, package: object) -> Iterator[ModuleType]:
@@ -49,14 +49,14 @@ class Discovery:
         elif isinstance(package, str):
             yield from self._with_inner(self._imported(package))
         else:
-            self.problems.append(f"packages → {package!r} is neither a package nor the name of one")
+            self.problems.append(f"packages → {package!r} is neither a package nor a package name")
 
     def _with_inner(self, module: ModuleType | None) -> Iterator[ModuleType]:
         if module is None:
             return
         yield module
         for found in pkgutil.iter_modules(getattr(module, "__path__", ())):
-            # To import a `__main__` would be to run it.
+            # Importing a `__main__` module runs it.
             if found.name != "__main__":
                 yield from self._with_inner(self._imported(f"{module.__name__}.{found.name}"))
 
@@ -70,21 +70,21 @@ class Discovery:
 
 
 def _decorated_in(module: ModuleType) -> list[type]:
-    """Give the classes that a module defines and decorates; what it imports is not its own."""
+    """Return the decorated classes that a module defines itself."""
     return [
         member
         for member in list(vars(module).values())
         if isinstance(member, type)
         and member.__module__ == module.__name__
-        and ClassMarks.of(member) is not None
+        and ClassMetadata.of(member) is not None
     ]
 
 
-def _why_no_job(target: object) -> str:
+def _explain(target: object) -> str:
     if not isinstance(target, type):
-        return f"{target!r} is no class"
+        return f"{target!r} is not a class"
     for base in target.__mro__[1:]:
-        if ClassMarks.of(base) is not None:
+        if ClassMetadata.of(base) is not None:
             return (
                 f"{target.__qualname__} is not decorated, only its base {base.__qualname__} is: "
                 "decorate it too, or list the base"

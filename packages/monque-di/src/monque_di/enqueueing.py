@@ -1,16 +1,15 @@
-"""Storing a job by its class instead of by its name."""
+"""Enqueue a job by its class instead of its name."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
-from monque_di.metadata import ClassMarks, name_in
+from monque_di.metadata import ClassMetadata, declared_name
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
     from typing import Unpack
 
-    from monque_core import Job, Monque
+    from monque_core import EnqueueOptions, Job, Monque
     from monque_di.service import MonqueService
 
     Queue: TypeAlias = Monque | MonqueService
@@ -18,21 +17,8 @@ if TYPE_CHECKING:
 D = TypeVar("D")
 
 
-class EnqueueOptions(TypedDict, total=False):
-    """The keyword arguments of `Monque.enqueue`; durations are seconds or `timedelta`."""
-
-    run_at: datetime | None
-    delay: float | timedelta | None
-    unique_key: str | None
-    priority: int
-    max_retries: int | None
-    """Runs in all, the first one included."""
-    timeout: float | timedelta | None
-    session: object
-
-
 class JobName:
-    """The name of a job class, as its attribute `job_name`; a class of its own may hide it."""
+    """The attribute `job_name` of a job class; a class may define its own."""
 
     def __get__(self, instance: object, owner: type) -> str:
         try:
@@ -42,9 +28,9 @@ class JobName:
 
 
 class JobHandler(Generic[D]):
-    """The optional base of a job class, from which type checkers know `job_name` and `enqueue`.
+    """Optional base of job classes, so that type checkers see `job_name` and `enqueue`.
 
-    `@job` gives both to every class; but what a decorator adds to a class, no checker sees.
+    `@job` adds both to every class, but type checkers do not see what a decorator adds.
     """
 
     job_name = JobName()
@@ -52,26 +38,26 @@ class JobHandler(Generic[D]):
 
     @classmethod
     async def enqueue(cls, queue: Queue, data: D, **options: Unpack[EnqueueOptions]) -> Job[D]:
-        """Store a job for this class; the options are those of `Monque.enqueue`."""
+        """Enqueue a job for this class; the options are those of `Monque.enqueue`."""
         return await send(queue, job_name(cls), data, options)
 
 
 def add_members(target: type) -> None:
-    """Add `enqueue` and `job_name` to a class, unless it has attributes of these names."""
+    """Add `enqueue` and `job_name` to a class, unless it has its own."""
     for name in ("enqueue", "job_name"):
         if not hasattr(target, name):
             setattr(target, name, vars(JobHandler)[name])
 
 
 def job_name(target: type) -> str:
-    """Give the name of a job class."""
-    marks = ClassMarks.of(target) or ClassMarks()
-    name = name_in(marks.job, marks.crons)
+    """Return the job name of a class."""
+    metadata = ClassMetadata.of(target) or ClassMetadata()
+    name = declared_name(metadata.job, metadata.crons)
     if name is None:
-        raise TypeError(f'{target.__qualname__} is no job: it needs a @job("…") of its own')
+        raise TypeError(f'{target.__qualname__} is not a job: decorate it with @job("…")')
     return name
 
 
 async def send(queue: Queue, name: str, data: D, options: EnqueueOptions) -> Job[D]:
-    """Store a job."""
+    """Enqueue a job."""
     return await queue.enqueue(name, data, **options)

@@ -1,4 +1,4 @@
-"""What is wrong with an application."""
+"""`WiringError`: everything that is wrong with the jobs of an application."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ if TYPE_CHECKING:
 
 
 class WiringError(MonqueError):
-    """An application cannot start as it is put together; `problems` holds every reason."""
+    """The application cannot start; `problems` lists every reason."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
-        what = (
-            "a mistake keeps" if len(self.problems) == 1 else f"{len(self.problems)} mistakes keep"
-        )
-        super().__init__("\n  - ".join([f"{what} Monque from starting:", *self.problems]))
+        what = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
+        super().__init__("\n  - ".join([f"Monque cannot start, {what}:", *self.problems]))
 
     def __reduce__(self) -> tuple[type[WiringError], tuple[tuple[str, ...]]]:
         return (WiringError, (self.problems,))

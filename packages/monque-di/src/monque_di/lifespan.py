@@ -1,4 +1,4 @@
-"""Starting Monque last and stopping it first."""
+"""Start the resources of an application and then monque; stop them in reverse order."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dependency_injector import providers
 
 from monque_core import MonqueError
 from monque_core.signals import on_first_signal_async
-from monque_di.provider_index import outwards
+from monque_di.provider_index import container_chain
 from monque_di.resource import MonqueResource
-from monque_di.task_context import is_pending, unhindered
+from monque_di.task_context import is_async_result, run_to_completion
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -22,88 +22,90 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def lifespan(container: AnyContainer) -> AsyncIterator[None]:
-    """Run an application: its resources first, then Monque; Monque stops first.
+    """Run an application: start its resources, then monque; on exit stop monque first.
 
-    `container` has a `MonqueContainer` somewhere in it, or is one. A start that fails leaves
-    nothing running.
+    `container` contains a `MonqueContainer` at any depth, or is one. After a failed start nothing
+    is left running.
     """
-    resources = list(outwards(container)[0].traverse(types=[providers.BaseResource]))
-    queues = queues_in(container)
-    if any(queue.initialized for queue in queues):
-        raise MonqueError("this application runs already: its lifespan is entered once at a time")
+    resources = list(container_chain(container)[0].traverse(types=[providers.BaseResource]))
+    monques = monque_resources(container)
+    if any(monque.initialized for monque in monques):
+        raise MonqueError(
+            "the lifespan of this application is already entered: enter it once, or exit it first"
+        )
     try:
-        await _start([resource for resource in resources if resource not in queues])
-        await _start(queues)
+        await _start([resource for resource in resources if resource not in monques])
+        await _start(monques)
         yield
     finally:
-        # What has begun to stop is owed its end, though who waits for it may be cancelled.
-        await unhindered(_shut_down(resources))
+        # A shutdown runs to completion even if the caller is cancelled.
+        await run_to_completion(_shut_down(resources))
 
 
-def queues_in(container: AnyContainer) -> list[MonqueResource]:
-    """Return the Monque of every `MonqueContainer` in a container; at least one is expected."""
-    queues = list(outwards(container)[0].traverse(types=[MonqueResource]))
-    if not queues:
+def monque_resources(container: AnyContainer) -> list[MonqueResource]:
+    """Return the monque resource of every `MonqueContainer` in a container; raise if none."""
+    found = list(container_chain(container)[0].traverse(types=[MonqueResource]))
+    if not found:
         raise MonqueError(
-            f"no MonqueContainer in {container.parent_name or type(container).__name__}: add "
+            f"{container.parent_name or type(container).__name__} contains no MonqueContainer: add "
             "monque = providers.Container(MonqueContainer, connection=…, jobs=[…])"
         )
-    return queues
+    return found
 
 
 async def run(container: AnyContainer) -> None:
-    """Run an application until SIGINT or SIGTERM: the main of a worker process.
+    """Run an application until SIGINT or SIGTERM; the main function of a worker process.
 
-    A second signal does what it would do without monque.
+    A second signal has its default effect.
     """
-    asked_to_stop, is_started = asyncio.Event(), asyncio.Event()
+    stop_requested, is_started = asyncio.Event(), asyncio.Event()
 
-    async def live() -> None:
+    async def run_lifespan() -> None:
         async with lifespan(container):
             is_started.set()
-            await asked_to_stop.wait()
+            await stop_requested.wait()
 
-    with on_first_signal_async(asked_to_stop.set):
-        living = asyncio.create_task(live(), name="monque-lifespan")
-        asking = asyncio.create_task(asked_to_stop.wait(), name="monque-signal")
+    with on_first_signal_async(stop_requested.set):
+        lifetime = asyncio.create_task(run_lifespan(), name="monque-lifespan")
+        signaled = asyncio.create_task(stop_requested.wait(), name="monque-signal")
         try:
-            await asyncio.wait([living, asking], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([lifetime, signaled], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            # A start that is under way, or a caller that is cancelled, ends it here and now.
-            if not is_started.is_set() or not asked_to_stop.is_set():
-                living.cancel()
-            asking.cancel()
-            await asyncio.wait([living, asking])
-        if not living.cancelled():
-            living.result()
+            # A stop during the start, or a cancelled caller, cancels the lifespan.
+            if not is_started.is_set() or not stop_requested.is_set():
+                lifetime.cancel()
+            signaled.cancel()
+            await asyncio.wait([lifetime, signaled])
+        if not lifetime.cancelled():
+            lifetime.result()
 
 
 async def _start(resources: Sequence[providers.BaseResource[Any]]) -> None:
-    """Start resources beside each other; raise the first failure once all have come to an end."""
+    """Initialize resources concurrently; raise the first failure after all have finished."""
     starting = [resource.init() for resource in resources]
-    ends = await asyncio.gather(
-        *(start for start in starting if is_pending(start)), return_exceptions=True
+    results = await asyncio.gather(
+        *(start for start in starting if is_async_result(start)), return_exceptions=True
     )
-    for end in ends:
-        if isinstance(end, BaseException):
-            raise end
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
 
 
 async def _shut_down(resources: list[providers.BaseResource[Any]]) -> None:
-    """Shut down everything, what others draw from after them, even if some of it fails.
+    """Shut down all resources, dependents before their dependencies, despite failures.
 
-    dependency-injector's own `shutdown_resources` stops at the first failure.
+    The `shutdown_resources` of dependency-injector stops at the first failure.
     """
     failures: list[BaseException] = []
     while up := [resource for resource in resources if resource.initialized]:
-        behind = [set[providers.Provider[Any]](resource.traverse()) for resource in up]
-        drawn_from = set[providers.Provider[Any]]().union(*behind)
-        free = [resource for resource in up if resource not in drawn_from] or up
+        dependencies = [set[providers.Provider[Any]](resource.traverse()) for resource in up]
+        needed = set[providers.Provider[Any]]().union(*dependencies)
+        free = [resource for resource in up if resource not in needed] or up
         endings = []
         for resource in free:
             try:
                 endings.append(resource.shutdown())
-            except Exception as error:  # noqa: BLE001  # raised below, when all is shut down
+            except Exception as error:  # noqa: BLE001  # raised below, after the others
                 failures.append(error)
         ends = await asyncio.gather(
             *(ending for ending in endings if ending is not None), return_exceptions=True

@@ -1,4 +1,4 @@
-"""What the decorators write down about a class or method, for the registry to read."""
+"""The metadata that decorators attach to classes and methods; the registry reads it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Lifetime: TypeAlias = Literal["run", "singleton"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobMark:
+class JobMetadata:
     """The options of `@job`."""
 
     name: str
@@ -23,7 +23,7 @@ class JobMark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CronMark:
+class CronMetadata:
     """The options of `@cron`."""
 
     expression: str
@@ -34,38 +34,38 @@ class CronMark:
     priority: int
 
 
-def name_in(job: JobMark | None, crons: tuple[CronMark, ...]) -> str | None:
-    """Give the name that marks give a job: that of `@job`, else of the first `@cron` with one."""
-    marks = (job, *crons)
-    return next((mark.name for mark in marks if mark is not None and mark.name is not None), None)
+def declared_name(job: JobMetadata | None, crons: tuple[CronMetadata, ...]) -> str | None:
+    """Return the job name: that of `@job`, else that of the first `@cron` with a name."""
+    named = (each.name for each in (job, *crons) if each is not None and each.name is not None)
+    return next(named, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerMark:
+class ControllerMetadata:
     """The options of `@job_controller`."""
 
     namespace: str | None
     scope: Lifetime | None
 
     def full_name(self, name: str) -> str:
-        """Give the name of a job of this controller."""
+        """Return the name of a job of this controller, with its namespace."""
         return name if self.namespace is None else f"{self.namespace}.{name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClassMarks:
-    """Everything that the decorators wrote down about one class, and not about its bases."""
+class ClassMetadata:
+    """Everything that decorators attached to one class; bases do not count."""
 
-    job: JobMark | None = None
-    crons: tuple[CronMark, ...] = ()
-    controller: ControllerMark | None = None
+    job: JobMetadata | None = None
+    crons: tuple[CronMetadata, ...] = ()
+    controller: ControllerMetadata | None = None
 
     @classmethod
-    def of(cls, target: type) -> ClassMarks | None:
-        """Give a class's own marks: a subclass is no job by the mere fact of its base."""
-        marks = vars(target).get("__monque__")
-        return marks if isinstance(marks, cls) else None
+    def of(cls, target: type) -> ClassMetadata | None:
+        """Return the own metadata of a class: a subclass of a job is not a job."""
+        metadata = vars(target).get("__monque__")
+        return metadata if isinstance(metadata, cls) else None
 
-    def put_on(self, target: type) -> None:
-        """Write these marks down on a class."""
-        target.__monque__ = self  # type: ignore[attr-defined]  # ours alone, by this name
+    def attach_to(self, target: type) -> None:
+        """Attach this metadata to a class."""
+        target.__monque__ = self  # type: ignore[attr-defined]  # our own attribute

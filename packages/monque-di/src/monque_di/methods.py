@@ -1,4 +1,4 @@
-"""Methods of a controller that are jobs."""
+"""Controller methods that are jobs."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import functools
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from monque_di.enqueueing import send
-from monque_di.metadata import ClassMarks, CronMark, JobMark, name_in
+from monque_di.metadata import ClassMetadata, CronMetadata, JobMetadata, declared_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Unpack
 
-    from monque_core import Job
-    from monque_di.enqueueing import EnqueueOptions, Queue
+    from monque_core import EnqueueOptions, Job
+    from monque_di.enqueueing import Queue
 
 D = TypeVar("D")
 R = TypeVar("R")
@@ -21,13 +21,13 @@ S = TypeVar("S")
 
 
 class JobMethod(Generic[S, D, R]):
-    """A method with `@job` or `@cron`: an ordinary method on an instance, a job on the class."""
+    """A method with `@job` or `@cron`: bound on an instance, a `ControllerJob` on the class."""
 
     def __init__(
         self,
         function: Callable[[S, Job[D]], R],
-        job: JobMark | None = None,
-        crons: tuple[CronMark, ...] = (),
+        job: JobMetadata | None = None,
+        crons: tuple[CronMetadata, ...] = (),
     ) -> None:
         functools.update_wrapper(cast("Callable[..., object]", self), function)
         self.function = function
@@ -37,30 +37,30 @@ class JobMethod(Generic[S, D, R]):
 
     @classmethod
     def of(cls, target: Callable[[S, Job[D]], R] | JobMethod[S, D, R]) -> JobMethod[S, D, R]:
-        """Give a method that is not marked yet, or the marked one it is already."""
+        """Return the wrapper of a method, which may be wrapped already."""
         if isinstance(target, cls):
             return target
         if isinstance(target, (classmethod, staticmethod)):
             raise TypeError(
-                f"{target.__qualname__} is a {type(target).__name__}: a job is a method of an "
-                "instance, (self, job)"
+                f"{target.__qualname__} is a {type(target).__name__}: a job must be an instance "
+                "method, (self, job)"
             )
         if not callable(target) or not hasattr(target, "__name__"):
-            raise TypeError(f"@job and @cron go on a class or a method, not on {target!r}")
+            raise TypeError(f"@job and @cron decorate a class or a method, not {target!r}")
         if "." not in target.__qualname__:
             raise TypeError(
-                f"{target.__qualname__} is a function of its own: @job and @cron go on classes "
-                "and their methods; the worker of a function is Monque.worker"
+                f"{target.__qualname__} is a plain function: @job and @cron decorate classes and "
+                "methods; register a function with Monque.worker"
             )
         return cls(target)
 
-    def with_mark(self, mark: JobMark | CronMark) -> JobMethod[S, D, R]:
-        """Give the same method with a mark more."""
-        if isinstance(mark, CronMark):
-            return JobMethod(self.function, self.job, (mark, *self.crons))
+    def with_metadata(self, added: JobMetadata | CronMetadata) -> JobMethod[S, D, R]:
+        """Return a copy with the metadata of one more decorator."""
+        if isinstance(added, CronMetadata):
+            return JobMethod(self.function, self.job, (added, *self.crons))
         if self.job is not None:
-            raise TypeError(f"{self.function.__qualname__} has two @job: a method has one name")
-        return JobMethod(self.function, mark, self.crons)
+            raise TypeError(f"{self.function.__qualname__} has two @job decorators: remove one")
+        return JobMethod(self.function, added, self.crons)
 
     def __set_name__(self, owner: type[S], name: str) -> None:
         self.attribute = name
@@ -78,7 +78,7 @@ class JobMethod(Generic[S, D, R]):
 
 
 class ControllerJob(Generic[S, D, R]):
-    """A job of a controller, as `Billing.charge` gives it."""
+    """A job of a controller: the value of `Billing.charge`."""
 
     def __init__(self, method: JobMethod[S, D, R], owner: type[S]) -> None:
         functools.update_wrapper(self, method.function)
@@ -88,21 +88,21 @@ class ControllerJob(Generic[S, D, R]):
     @property
     def job_name(self) -> str:
         """Return the full name of the job."""
-        own_name = name_in(self.method.job, self.method.crons)
-        marks = ClassMarks.of(self.owner)
-        if own_name is None or marks is None or marks.controller is None:
+        own_name = declared_name(self.method.job, self.method.crons)
+        metadata = ClassMetadata.of(self.owner)
+        if own_name is None or metadata is None or metadata.controller is None:
             raise TypeError(
-                f"{self.owner.__qualname__}.{self.method.attribute} is no job: it needs a name, "
+                f"{self.owner.__qualname__}.{self.method.attribute} is not a job: it needs a name, "
                 "and its class needs @job_controller"
             )
-        return marks.controller.full_name(own_name)
+        return metadata.controller.full_name(own_name)
 
     async def enqueue(self, queue: Queue, data: D, **options: Unpack[EnqueueOptions]) -> Job[D]:
-        """Store a job for this method; the options are those of `Monque.enqueue`."""
+        """Enqueue a job for this method; the options are those of `Monque.enqueue`."""
         return await send(queue, self.job_name, data, options)
 
     def __call__(self, instance: S, job: Job[D], *args: Any, **kwargs: Any) -> R:
-        """Call the method, as a function of the class."""
+        """Call the method with an explicit instance."""
         return self.function(instance, job, *args, **kwargs)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -110,5 +110,5 @@ class ControllerJob(Generic[S, D, R]):
 
     @property
     def function(self) -> Callable[[S, Job[D]], R]:
-        """Give the method as it was written."""
+        """Return the undecorated method."""
         return self.method.function

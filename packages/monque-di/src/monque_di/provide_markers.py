@@ -1,4 +1,4 @@
-"""The `Provide[…]` markers of dependency-injector."""
+"""Resolve the `Provide[…]` markers of dependency-injector."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
     from monque_di.provider_index import AnyContainer, AnyProvider
 
-# Type checkers are told that these are values, not classes.
+# The stubs declare these as values, not classes.
 _PROVIDE: Any = wiring.Provide
 _CLOSING: Any = wiring.Closing
 
 
 def marker_of(parameter: inspect.Parameter, function: object) -> Any:
-    """Give the marker of a parameter, from its default or its `Annotated`; None without one."""
+    """Return the marker in the default or the `Annotated` of a parameter; None without one."""
     annotation = read_annotation(parameter.annotation, function)
     candidates = [parameter.default]
     if get_origin(annotation) is Annotated:
@@ -32,13 +32,13 @@ def marker_of(parameter: inspect.Parameter, function: object) -> Any:
 
 
 def resolve_marker(marker: Any, within: Sequence[AnyContainer]) -> AnyProvider:
-    """Give the provider that a marker names in the first of some containers that has it.
+    """Return the provider that a marker names, from the first container that has it.
 
-    Whether the module is wired does not matter. Raises `LookupError` that says why there is none.
+    The module need not be wired. Raise `LookupError` with the reason if there is none.
     """
     if isinstance(marker, _CLOSING):
-        reason = "Closing would end it before the job runs: make it a RunScoped"
-        raise LookupError(reason)  # noqa: TRY004  # it is found, and of no use
+        reason = "Closing would close the resource before the job runs: use RunScoped instead"
+        raise LookupError(reason)  # noqa: TRY004  # the lookup failed, not a type check
     for container in within:
         found: Any = _resolved(marker, container)
         if isinstance(found, providers.Provider):
@@ -55,6 +55,6 @@ def _resolved(marker: Any, container: Any) -> object:
     try:
         known = wiring.ProvidersMap(container)
     except KeyError:
-        # It knows no providers that were added to an instance.
+        # `ProvidersMap` does not know providers that were added to an instance.
         return None
     return known.resolve_provider(marker.provider, marker.modifier)

@@ -1,4 +1,4 @@
-"""What a container can provide, by type and by name."""
+"""The providers of a container, found by type and by name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from dependency_injector import containers, providers
 
 from monque_core import Job
-from monque_di.annotations import admits, forms_in, returned_form, shown
+from monque_di.annotations import format_annotation, matches, returned_type, types_in
 from monque_di.scope import RunScoped, current_job
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 AnyProvider: TypeAlias = providers.Provider[Any]
 AnyContainer: TypeAlias = containers.Container
 
-CALLING = (
+CALLABLE_PROVIDERS = (
     providers.BaseResource,
     providers.BaseSingleton,
     providers.Callable,
@@ -29,85 +29,86 @@ _MANAGING = (providers.BaseResource, RunScoped)
 
 
 @dataclass(frozen=True, slots=True)
-class Provided:
-    """One provider, under the name that leads to it from the application's container."""
+class ProviderEntry:
+    """One provider, with its dotted path from the application container."""
 
     path: str
     provider: AnyProvider
-    form: object | None
-    """What it provides, as far as that can be told without calling it."""
+    type: object | None
+    """The type that it provides, if known without a call."""
     is_ours: bool = False
+    """Whether monque added it, and not the application."""
 
     @property
     def name(self) -> str:
-        """Give the last part of the path."""
+        """Return the last part of the path."""
         return self.path.rpartition(".")[2]
 
     def __str__(self) -> str:
-        return self.path if self.form is None else f"{self.path} ({shown(self.form)})"
+        return self.path if self.type is None else f"{self.path} ({format_annotation(self.type)})"
 
 
 class ProviderIndex:
-    """Every provider of an application, its nested containers included."""
+    """Every provider of an application, those of nested containers included."""
 
     def __init__(self, container: AnyContainer) -> None:
-        chain = outwards(container)
+        chain = container_chain(container)
         self.root = chain[-1]
-        # A marker is written for the application; that ours is nested in it is our affair.
+        # `Provide` markers name providers of the application, not of our nested container.
         self.containers = [each for each in chain if not _is_ours(each)] or chain
-        self._job = Provided("job", providers.Callable(current_job), Job)
-        self._offers = _each_once(
-            Provided(path, found, provided_form(found), is_ours)
+        self._job = ProviderEntry("job", providers.Callable(current_job), Job)
+        self._entries = _without_aliases(
+            ProviderEntry(path, found, provided_type(found), is_ours)
             for path, found, is_ours in _providers(self.root, "")
         )
 
-    def providing(self, target: type) -> list[Provided]:
-        """Give the providers that are made for this very class."""
+    def for_class(self, target: type) -> list[ProviderEntry]:
+        """Return the providers that build exactly this class."""
         return [
-            offer
-            for offer in self._offers
-            if isinstance(offer.provider, CALLING) and offer.provider.provides is target
+            entry
+            for entry in self._entries
+            if isinstance(entry.provider, CALLABLE_PROVIDERS) and entry.provider.provides is target
         ]
 
-    def of_type(self, annotation: object) -> list[Provided]:
-        """Give the providers of a type or, without one, of its subclasses."""
-        wanted = forms_in(annotation)
+    def by_type(self, annotation: object) -> list[ProviderEntry]:
+        """Return the providers of a type; if there are none, those of its subclasses."""
+        wanted = types_in(annotation)
         for exactly in (True, False):
             found = [
-                offer
-                for offer in (self._job, *self._offers)
-                if any(admits(form, offer.form, exactly=exactly) for form in wanted)
+                entry
+                for entry in (self._job, *self._entries)
+                if any(matches(form, entry.type, exactly=exactly) for form in wanted)
             ]
             if found:
                 return found
         return []
 
-    def called(self, name: str, annotation: object) -> list[Provided]:
-        """Give the providers of a name, the outermost alone."""
-        found = [offer for offer in self._offers if offer.name == name and not offer.is_ours]
+    def by_name(self, name: str, annotation: object) -> list[ProviderEntry]:
+        """Return the providers of a name, those nearest to the application container only."""
+        found = [entry for entry in self._entries if entry.name == name and not entry.is_ours]
         if not found and annotation in {inspect.Parameter.empty, Any}:
-            # What is ours is given by its name only where nothing else could be meant.
-            found = [offer for offer in (self._job, *self._offers) if offer.name == name]
+            # Our own providers are injected by name only into parameters without a type.
+            found = [entry for entry in (self._job, *self._entries) if entry.name == name]
         depth = min(map(_by_depth, found), default=0)
-        return [offer for offer in found if _by_depth(offer) == depth]
+        return [entry for entry in found if _by_depth(entry) == depth]
 
 
-def _each_once(offers: Iterable[Provided]) -> list[Provided]:
-    """Leave out what one container only hands on to another."""
-    kept: dict[AnyProvider, Provided] = {}
-    for offer in sorted(offers, key=_by_depth):
-        origin = _origin(offer.provider)
-        if origin not in kept or offer.provider is origin:
-            kept[origin] = offer
+def _without_aliases(entries: Iterable[ProviderEntry]) -> list[ProviderEntry]:
+    """Return the entries without those that one container only passes on to another."""
+    kept: dict[AnyProvider, ProviderEntry] = {}
+    for entry in sorted(entries, key=_by_depth):
+        origin = _origin(entry.provider)
+        if origin not in kept or entry.provider is origin:
+            kept[origin] = entry
     return list(kept.values())
 
 
-def _by_depth(offer: Provided) -> int:
-    return offer.path.count(".")
+def _by_depth(entry: ProviderEntry) -> int:
+    return entry.path.count(".")
 
 
 def _origin(provider: AnyProvider) -> AnyProvider:
-    """Give the provider that stands behind a dependency, if one does."""
+    """Return the provider that fills a `Dependency`, or the provider itself."""
     while isinstance(provider, providers.Dependency):
         behind: AnyProvider | None = provider.last_overriding or provider.default
         if behind is None:
@@ -116,12 +117,14 @@ def _origin(provider: AnyProvider) -> AnyProvider:
     return provider
 
 
-def outwards(container: Any) -> list[AnyContainer]:
-    """Give a container and those that it is nested in, up to the application's own."""
+def container_chain(container: Any) -> list[AnyContainer]:
+    """Return a container and its parents, up to the application container."""
     if isinstance(container, providers.Container):
         container = container.container
     if not isinstance(container, containers.DynamicContainer):
-        raise TypeError(f"an instance of a container is expected, not {container!r}")
+        raise TypeError(
+            f"expected an instance of a container, not {container!r}; call the container class"
+        )
     found: list[AnyContainer] = []
     while container is not None:
         if isinstance(container, containers.DynamicContainer):
@@ -130,27 +133,27 @@ def outwards(container: Any) -> list[AnyContainer]:
     return found
 
 
-def outermost(container: Any) -> AnyContainer:
-    """Give the application's container from any that is nested in it."""
-    return outwards(container)[-1]
+def root_container(container: Any) -> AnyContainer:
+    """Return the application container of a container."""
+    return container_chain(container)[-1]
 
 
-def provided_form(provider: Any) -> object | None:
-    """Give what a provider provides, if that can be told without calling it."""
+def provided_type(provider: Any) -> object | None:
+    """Return the type that a provider provides, if known without a call."""
     if isinstance(provider, providers.Dependency):
         if provider.instance_of is not object:
             return provider.instance_of
         behind: AnyProvider | None = provider.last_overriding or provider.default
-        return None if behind is None else provided_form(behind)
+        return None if behind is None else provided_type(behind)
     if isinstance(provider, providers.Object):
         return type(provider.provides)
-    if not isinstance(provider, CALLING) or providers.is_delegated(provider):
+    if not isinstance(provider, CALLABLE_PROVIDERS) or providers.is_delegated(provider):
         return None
-    return returned_form(provider.provides, is_manager=isinstance(provider, _MANAGING))
+    return returned_type(provider.provides, is_manager=isinstance(provider, _MANAGING))
 
 
 def _providers(container: Any, path: str) -> Iterator[tuple[str, AnyProvider, bool]]:
-    for name, provider, is_ours in _shown_by(container):
+    for name, provider, is_ours in _injectable_providers(container):
         if isinstance(provider, providers.Container):
             yield from _providers(provider.container, f"{path}{name}.")
         elif isinstance(provider, providers.DependenciesContainer):
@@ -160,15 +163,15 @@ def _providers(container: Any, path: str) -> Iterator[tuple[str, AnyProvider, bo
 
 
 def _is_ours(container: Any) -> bool:
-    return hasattr(container.declarative_parent, "hidden")
+    return hasattr(container.declarative_parent, "internal_providers")
 
 
-def _shown_by(container: Any) -> Iterator[tuple[str, AnyProvider, bool]]:
-    """Give what a container has to offer; one of ours keeps its inner workings to itself."""
+def _injectable_providers(container: Any) -> Iterator[tuple[str, AnyProvider, bool]]:
+    """Yield the injectable providers of a container; ours hides its internal ones."""
     kind = getattr(container, "declarative_parent", None)
-    hidden = getattr(kind, "hidden", ())
+    internal = getattr(kind, "internal_providers", ())
     for name, provider in container.providers.items():
-        if name not in hidden:
+        if name not in internal:
             yield name, provider, False
-    for name, inner in getattr(kind, "offered", {}).items():
+    for name, inner in getattr(kind, "injectable_providers", {}).items():
         yield name, container.providers[inner], True

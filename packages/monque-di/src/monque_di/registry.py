@@ -1,4 +1,4 @@
-"""Which jobs a set of classes declares."""
+"""The jobs that a set of classes declares."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from monque_core import MonqueError, next_cron_run
-from monque_di.metadata import ClassMarks, ControllerMark, CronMark, JobMark
+from monque_di.metadata import ClassMetadata, ControllerMetadata, CronMetadata, JobMetadata
 from monque_di.methods import JobMethod
 from monque_di.provide_markers import marker_of
 
@@ -23,36 +23,36 @@ _WRAPPERS = (FunctionType, classmethod, staticmethod)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredJob:
-    """One job of an application, as its class declares it."""
+    """One job as declared by its class."""
 
     name: str
     owner: type
     method: str
     function: Callable[..., Any]
-    mark: JobMark | None
-    crons: tuple[CronMark, ...]
+    metadata: JobMetadata | None
+    crons: tuple[CronMetadata, ...]
     is_singleton: bool
 
     @property
     def label(self) -> str:
-        """Name the handler as problems name it."""
+        """Return the name of the handler for problem reports."""
         return f"{self.owner.__qualname__}.{self.method}"
 
     @property
     def is_async(self) -> bool:
-        """Tell whether the handler runs on the event loop."""
+        """Whether the handler runs on the event loop."""
         return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(
-            getattr(self.function, "__call__", None)  # noqa: B004  # asked for its kind
+            getattr(self.function, "__call__", None)  # noqa: B004  # not a check for callability
         )
 
     @property
     def replaces(self) -> bool:
-        """Tell whether it takes the place of another job of its name."""
-        return self.mark is not None and self.mark.replace
+        """Whether it replaces another job with the same name."""
+        return self.metadata is not None and self.metadata.replace
 
 
 class Registry:
-    """The jobs that classes declare, and what is wrong with them."""
+    """The jobs that classes declare, and the problems in their declarations."""
 
     def __init__(self, classes: Iterable[type]) -> None:
         self.problems: list[str] = []
@@ -63,41 +63,49 @@ class Registry:
         self._check_crons()
 
     def _declared_by(self, target: type) -> Iterator[DeclaredJob]:
-        marks = ClassMarks.of(target) or ClassMarks()
+        metadata = ClassMetadata.of(target) or ClassMetadata()
         methods = dict(_job_methods(target))
         label = target.__qualname__
         for attribute in _hidden_job_methods(target):
-            self.problems.append(f"{label}.{attribute} → @job or @cron must be above the others")
-        if marks.controller is None:
+            self.problems.append(
+                f"{label}.{attribute} → @job and @cron must be the outermost decorators"
+            )
+        if metadata.controller is None:
             if methods:
-                self.problems.append(f"{label} → has jobs among its methods: add @job_controller")
+                self.problems.append(
+                    f"{label} → has methods with @job or @cron: add @job_controller to the class"
+                )
             function = getattr(target, "handle", None)
             if not callable(function):
                 self.problems.append(f"{label} → no handler: it needs a method handle(self, job)")
                 return
-            handler = JobMethod(function, marks.job, marks.crons)
+            handler = JobMethod(function, metadata.job, metadata.crons)
             yield from self._job_of(target, "handle", handler, None)
             return
-        if marks.job is not None or marks.crons:
-            self.problems.append(f"{label} → is a controller: @job and @cron go on its methods")
+        if metadata.job is not None or metadata.crons:
+            self.problems.append(f"{label} → is a controller: put @job and @cron on its methods")
         if not methods:
             self.problems.append(f"{label} → no handler: none of its methods has @job or @cron")
         for attribute, method in methods.items():
             if method.job is not None and method.job.scope is not None:
-                self.problems.append(f"{label}.{attribute} → scope= goes on its @job_controller")
-            yield from self._job_of(target, attribute, method, marks.controller)
+                self.problems.append(
+                    f"{label}.{attribute} → scope= belongs in @job_controller of its class"
+                )
+            yield from self._job_of(target, attribute, method, metadata.controller)
 
     def _job_of(
         self,
         target: type,
         attribute: str,
         method: JobMethod[Any, Any, Any],
-        controller: ControllerMark | None,
+        controller: ControllerMetadata | None,
     ) -> Iterator[DeclaredJob]:
-        names = {mark.name for mark in (method.job, *method.crons) if mark and mark.name}
+        names = {each.name for each in (method.job, *method.crons) if each and each.name}
         if len(names) != 1:
-            found = f"has the names {', '.join(sorted(names))}" if names else "has no name"
-            self.problems.append(f"{target.__qualname__}.{attribute} → {found}: @job gives it one")
+            found = f"has several names, {', '.join(sorted(names))}" if names else "has no name"
+            self.problems.append(
+                f"{target.__qualname__}.{attribute} → {found}: name it in one @job"
+            )
             return
         name = names.pop()
         lifetime = controller or method.job
@@ -106,7 +114,7 @@ class Registry:
             owner=target,
             method=attribute,
             function=method.function,
-            mark=method.job,
+            metadata=method.job,
             crons=method.crons,
             is_singleton=lifetime is not None and lifetime.scope == "singleton",
         )
@@ -115,17 +123,19 @@ class Registry:
         by_name: dict[str, list[DeclaredJob]] = defaultdict(list)
         for job in declared:
             by_name[job.name].append(job)
-        for name, namesakes in by_name.items():
-            chosen = [job for job in namesakes if job.replaces]
-            if len(namesakes) > 1 and len(chosen) != 1:
-                places = ", ".join(f"{job.owner.__module__}.{job.label}" for job in namesakes)
-                self.problems.append(f"{name!r} → {len(namesakes)} jobs have this name: {places}")
+        for name, same_name in by_name.items():
+            chosen = [job for job in same_name if job.replaces]
+            if len(same_name) > 1 and len(chosen) != 1:
+                places = ", ".join(f"{job.owner.__module__}.{job.label}" for job in same_name)
+                self.problems.append(f"{name!r} → {len(same_name)} jobs have this name: {places}")
         return [next((job for job in jobs if job.replaces), jobs[0]) for jobs in by_name.values()]
 
     def _check_handler(self, job: DeclaredJob) -> None:
-        """See that a handler can be called with a job and nothing else."""
+        """Check that a handler can be called with a job and nothing else."""
         if inspect.isgeneratorfunction(job.function) or inspect.isasyncgenfunction(job.function):
-            self.problems.append(f"{job.label} → is a generator, which would never run")
+            self.problems.append(
+                f"{job.label} → is a generator function, whose body would never run"
+            )
             return
         signature = inspect.signature(job.function)
         parameters = [
@@ -146,21 +156,21 @@ class Registry:
         now = datetime.now(UTC)
         keys: set[tuple[str, object]] = set()
         for job in self.jobs:
-            for mark in job.crons:
+            for schedule in job.crons:
                 try:
-                    next_cron_run(mark.expression, now, mark.timezone)
+                    next_cron_run(schedule.expression, now, schedule.timezone)
                 except (MonqueError, ValueError, TypeError) as error:
                     self.problems.append(f"{job.label} → {error}")
-                key = (job.name, job.name if mark.unique_key is None else mark.unique_key)
+                key = (job.name, job.name if schedule.unique_key is None else schedule.unique_key)
                 if key in keys:
                     self.problems.append(
-                        f"{job.label} → two @cron have the key {key[1]!r}: give each its unique_key"
+                        f"{job.label} → two @cron have the key {key[1]!r}: set a unique_key"
                     )
                 keys.add(key)
 
 
 def _job_methods(target: type) -> Iterator[tuple[str, JobMethod[Any, Any, Any]]]:
-    """Give the marked methods of a class and its bases, unless they are overridden unmarked."""
+    """Yield the decorated methods of a class, inherited ones included."""
     for attribute in dir(target):
         member = inspect.getattr_static(target, attribute, None)
         if isinstance(member, JobMethod):
@@ -168,7 +178,7 @@ def _job_methods(target: type) -> Iterator[tuple[str, JobMethod[Any, Any, Any]]]
 
 
 def _hidden_job_methods(target: type) -> Iterator[str]:
-    """Give the methods whose marks lie under another decorator, where they count for nothing."""
+    """Yield the methods whose `@job` or `@cron` is hidden below another decorator."""
     for attribute in dir(target):
         member = inspect.getattr_static(target, attribute, None)
         while isinstance(member, _WRAPPERS):

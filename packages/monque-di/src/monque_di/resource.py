@@ -1,4 +1,4 @@
-"""What Monque and its connection are to dependency-injector."""
+"""Custom dependency-injector providers of `MonqueContainer`."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
     from monque_di.provider_index import AnyContainer
 
 
-class ConnectionSource(providers.Dependency[Any]):
-    """The place of the connection, which takes nothing that would be copied on its way."""
+class ConnectionProvider(providers.Dependency[Any]):
+    """The provider of the connection; refuses values that dependency-injector would deep-copy."""
 
     def override(self, provider: Any) -> Any:
-        """Take a provider, or a value that is safe without one."""
+        """Accept a provider, or a value that is safe to copy."""
         is_safe = provider is None or isinstance(provider, (str, type, providers.Provider))
         if not is_safe and not inspect.isfunction(provider):
             kind = f"{type(provider).__module__}.{type(provider).__qualname__}"
             raise MonqueConnectionError(
-                f"connection= was given a {kind} as it is, and dependency-injector would copy "
-                "it: write connection=providers.Object(…) around it"
+                f"connection= got a {kind}, which dependency-injector would copy: pass "
+                "connection=providers.Object(…)"
             )
         return super().override(provider)
 
 
-class PackageSource(providers.Object[Any]):
-    """The place of the packages, whose modules are kept as they are when a container is copied.
+class PackagesProvider(providers.Object[Any]):
+    """The provider of the packages; keeps modules out of deep copies.
 
     dependency-injector deep-copies the arguments of a nested container, after the container
-    itself and with the same memo; Python cannot copy a module.
+    itself and with the same memo. Python cannot copy a module.
     """
 
     def __deepcopy__(self, memo: dict[Any, Any] | None = None) -> Any:
@@ -48,45 +48,47 @@ class PackageSource(providers.Object[Any]):
 
 
 class MonqueResource(providers.Resource[Any]):
-    """A resource that starts after the others of its application and is shut down before them.
+    """A resource that starts after all other resources and shuts down before them.
 
-    dependency-injector starts all resources at once, and shuts down first what no other one is
-    directly related to; so this one is related to every resource that its jobs may need.
+    dependency-injector initializes all resources at once, and first shuts down those that no other
+    resource is related to. So this one is related to every resource that its jobs may use.
     """
 
     container: Any = None
-    """The container that this is the resource of, which makes itself known."""
-    needs: tuple[providers.BaseResource[Any], ...] = ()
+    """The `MonqueContainer` of this resource; the container sets it."""
+    dependencies: tuple[providers.BaseResource[Any], ...] = ()
 
     @property
     def related(self) -> Iterator[AnyProvider]:
-        """Give the providers that this one draws from."""
+        """Yield the providers that this one depends on."""
         yield from super().related
-        yield from self.needs
+        yield from self.dependencies
 
     def _provide(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         if self.container is None:
             raise MonqueError(
-                "this Monque is in no MonqueContainer: nest one, providers.Container("
-                "MonqueContainer, …), or subclass it"
+                "MonqueResource works only in a MonqueContainer: nest providers.Container("
+                "MonqueContainer, …), or subclass MonqueContainer"
             )
         given = {**kwargs, "container": self.container}
-        return super()._provide(args, given)  # type: ignore[misc]  # how custom providers are made
+        return super()._provide(args, given)  # type: ignore[misc]  # missing in the stubs
 
-    def find_needs(self, application: AnyContainer) -> tuple[providers.BaseResource[Any], ...]:
-        """Note the resources of an application, but for those that themselves need this one."""
-        self.needs = ()
-        self.needs = tuple(
+    def find_dependencies(
+        self, application: AnyContainer
+    ) -> tuple[providers.BaseResource[Any], ...]:
+        """Record and return the resources that must start first: all that do not depend on this."""
+        self.dependencies = ()
+        self.dependencies = tuple(
             resource
             for resource in application.traverse(types=[providers.BaseResource])
             if not isinstance(resource, (MonqueResource, providers.ContextLocalResource))
             and self not in set[AnyProvider](resource.traverse())
         )
-        return self.needs
+        return self.dependencies
 
 
 class MonqueContainerInstance(containers.DynamicContainer):
-    """What an instance of `MonqueContainer`, and each copy of one, is made of."""
+    """The instance type of `MonqueContainer`; tells its resource which container it is in."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, MonqueResource):
@@ -94,7 +96,7 @@ class MonqueContainerInstance(containers.DynamicContainer):
         super().__setattr__(name, value)
 
 
-def needs_monque(provider: AnyProvider) -> bool:
-    """Tell whether a provider draws from the resource, which has to start before it."""
-    behind = set[AnyProvider]([provider, *provider.traverse()])
-    return any(isinstance(each, MonqueResource) for each in behind)
+def depends_on_monque(provider: AnyProvider) -> bool:
+    """Whether a provider depends on the monque resource."""
+    graph = set[AnyProvider]([provider, *provider.traverse()])
+    return any(isinstance(each, MonqueResource) for each in graph)

@@ -1,4 +1,4 @@
-"""Starting and stopping Monque with the application around it."""
+"""The start and stop of a `Monque` inside a container."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from pymongo import AsyncMongoClient
 
 from monque_core import Monque, MonqueConnectionError, MonqueError, events
-from monque_di.building import given
+from monque_di.building import provide
 from monque_di.connection import resolve_database
 from monque_di.discovery import Discovery
 from monque_di.errors import WiringError
-from monque_di.provider_index import outermost
+from monque_di.provider_index import root_container
 from monque_di.registry import Registry
-from monque_di.resource import needs_monque
+from monque_di.resource import depends_on_monque
 from monque_di.settings import Settings
 from monque_di.workers import Workers
 
@@ -29,28 +29,28 @@ logger = logging.getLogger("monque.di")
 
 @asynccontextmanager
 async def run_monque(container: Any) -> AsyncIterator[Monque | None]:
-    """Run the Monque of a container until the context ends; None where it is disabled."""
-    seat: InstanceSlot = container.seat()
-    seat.check_free()
-    options = await given(container.options)
-    settings, refusal = Settings(), None
+    """Run the `Monque` of a container until the context ends; yield None if it is disabled."""
+    slot: InstanceSlot = container.instance_slot()
+    slot.check_empty()
+    options = await provide(container.options)
+    settings, option_error = Settings(), None
     try:
         settings = Settings.parse(options)
     except (TypeError, ValueError) as error:
-        refusal = error
+        option_error = error
     if not settings.enabled:
-        seat.close()
+        slot.disable()
         try:
             yield None
         finally:
-            seat.leave()
+            slot.clear()
         return
-    needs = container.monque.find_needs(outermost(container))
-    monque, workers = await _put_together(container, settings, refusal)
-    seat.take(monque, processes_jobs=settings.process_jobs)
+    dependencies = container.monque.find_dependencies(root_container(container))
+    monque, workers = await _assemble(container, settings, option_error)
+    slot.fill(monque, processes_jobs=settings.process_jobs)
     try:
-        for resource in needs:
-            await given(resource)
+        for resource in dependencies:
+            await provide(resource)
         await workers.build_singletons()
         await monque.initialize()
         if settings.process_jobs:
@@ -61,45 +61,52 @@ async def run_monque(container: Any) -> AsyncIterator[Monque | None]:
         try:
             await monque.stop()
         finally:
-            seat.leave()
+            slot.clear()
 
 
-async def _put_together(
-    container: Any, settings: Settings, refusal: Exception | None
+async def _assemble(
+    container: Any, settings: Settings, option_error: Exception | None
 ) -> tuple[Monque, Workers]:
-    """Make an instance with its workers, or tell everything that is wrong, in one error."""
-    refusals = [] if refusal is None else [refusal]
+    """Return an instance with its workers, or raise one error with every problem."""
+    errors = [] if option_error is None else [option_error]
     discovery = Discovery((), ())
     if settings.process_jobs:
-        discovery = Discovery(await given(container.jobs), await given(container.packages))
+        discovery = Discovery(await provide(container.jobs), await provide(container.packages))
     registry = Registry(discovery.classes)
     workers = Workers(container, registry.jobs)
     monque: Monque | None = None
     try:
-        if needs_monque(container.connection):
-            raise MonqueConnectionError("the connection draws from Monque, which needs it to start")
+        if depends_on_monque(container.connection):
+            raise MonqueConnectionError(
+                "the connection depends on Monque, which needs the connection to start"
+            )
         monque = Monque(await resolve_database(container.connection), **settings.options)
         monque.on(events.JOB_FAIL, _log_failure)
     except (MonqueError, ValueError, TypeError) as error:
-        refusals.append(error)
-    # Names and numbers can be judged without a connection, by an instance that never has one.
+        errors.append(error)
+    # Without a connection, an instance that never connects still validates names and options.
     workers.register(monque or Monque(AsyncMongoClient[Any]()["unused"]))
     problems = [*discovery.problems, *registry.problems, *workers.problems]
-    if problems or len(refusals) > 1:
-        cause = refusals[0] if refusals else None
-        raise WiringError([*problems, *map(str, refusals)]) from cause
-    if refusals or monque is None:
-        raise refusals[0]
+    if problems or len(errors) > 1:
+        cause = errors[0] if errors else None
+        raise WiringError([*problems, *map(str, errors)]) from cause
+    if errors or monque is None:
+        raise errors[0]
     return monque, workers
 
 
 def _log_failure(failure: events.JobFailed) -> None:
     job = failure.job
-    # A schedule is at its next tick by now, where it begins to count again.
+    # A schedule has moved to its next occurrence, which resets `fail_count`.
     attempt = f"attempt {job.fail_count}" if job.fail_count else "its last attempt"
-    fate = "will be retried" if failure.will_retry else "is given up"
+    consequence = "will be retried" if failure.will_retry else "will not be retried"
     if job.is_recurring and not failure.will_retry:
-        fate = f"runs again at {job.next_run_at}"
+        consequence = f"runs again at {job.next_run_at}"
     logger.error(
-        "job %s %s failed in %s and %s", job.name, job.id, attempt, fate, exc_info=failure.error
+        "job %s %s failed in %s and %s",
+        job.name,
+        job.id,
+        attempt,
+        consequence,
+        exc_info=failure.error,
     )

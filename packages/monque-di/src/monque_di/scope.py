@@ -1,4 +1,4 @@
-"""What lives as long as one run."""
+"""Run scope: objects that are opened for one run and closed at its end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dependency_injector import providers
 
 from monque_core import Job, MonqueError
-from monque_di.task_context import TaskContext, enter_at_once, is_pending, leave_at_once
+from monque_di.task_context import TaskContext, enter_sync, is_async_result, leave_sync
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 logger = logging.getLogger("monque.di")
-_current: ContextVar[Scope] = ContextVar("monque_di_scope")
+_current: ContextVar[RunScope] = ContextVar("monque_di_scope")
 
 
 def current_job() -> Job[Any]:
-    """Give the job of the run that this is called in."""
+    """Return the job of the current run."""
     return current_scope().job
 
 
-def current_scope() -> Scope:
-    """Give the scope of the run that this is called in."""
+def current_scope() -> RunScope:
+    """Return the scope of the current run."""
     try:
         return _current.get()
     except LookupError:
         raise MonqueError(
-            "no job runs here: what lives as long as a run is had only inside one"
+            "no job is running here: current_job() and RunScoped providers work only during a run"
         ) from None
 
 
-class Scope:
-    """One run: its job, its handler, and what it opened."""
+class RunScope:
+    """The job of one run, its handler, and the objects that it opened."""
 
     def __init__(self, job: Job[Any]) -> None:
         self.job = job
@@ -54,19 +54,19 @@ class Scope:
         self._closers: list[Callable[[BaseException | None], Awaitable[None]]] = []
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        # A handler may run in threads and open something there, each thing once.
-        self._opening_of: dict[RunScoped[Any], threading.RLock] = {}
-        self._books = threading.Lock()
+        # Handlers may use threads; a lock per provider opens each object once.
+        self._open_locks: dict[RunScoped[Any], threading.RLock] = {}
+        self._lock = threading.Lock()
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Call within this scope and close it, whatever the end of the call is."""
+        """Call a function in this scope, and close the scope whatever the outcome."""
         self._loop = asyncio.get_running_loop()
         token = _current.set(self)
         result: T | None = None
         error: BaseException | None = None
         try:
             result = await call()
-        except BaseException as raised:  # noqa: BLE001  # raised again below, once all is closed
+        except BaseException as raised:  # noqa: BLE001  # raised again below, after closing
             error = raised
         try:
             error = await self._close(error)
@@ -76,20 +76,20 @@ class Scope:
             try:
                 raise error
             finally:
-                # An error that its own frame refers to would wait for the garbage collector.
+                # Break the cycle of error, traceback and this frame.
                 del error
         return result  # type: ignore[return-value]  # without an error there is a result
 
-    def at_end(self, close: Callable[[BaseException | None], Awaitable[None]]) -> None:
-        """Let something be called when this closes, after everything that is opened later."""
+    def on_close(self, close: Callable[[BaseException | None], Awaitable[None]]) -> None:
+        """Call a function when the scope closes, in reverse order of registration."""
         self._closers.append(close)
 
     def share(self, provider: RunScoped[T], make: Callable[[], object]) -> T | Awaitable[T]:
-        """Give what a provider opened in this run, opening it the first time."""
-        with self._books:
+        """Return the object of a provider in this run; open it on first use."""
+        with self._lock:
             if self._is_closed:
                 raise self._has_ended()
-            opening = self._opening_of.setdefault(provider, threading.RLock())
+            opening = self._open_locks.setdefault(provider, threading.RLock())
         with opening:
             if provider not in self._shared:
                 self._shared[provider] = self._open(provider, make)
@@ -104,18 +104,18 @@ class Scope:
             if is_on_loop or "event loop" not in str(error):
                 raise
             raise _needs_the_loop(provider) from error
-        if is_pending(made) or hasattr(made, "__aenter__"):
+        if is_async_result(made) or hasattr(made, "__aenter__"):
             return self._open_async(provider, made)
-        # What it does to context variables in a thread can only be undone where it was done.
-        within = _directly if is_on_loop else contextvars.copy_context().run
-        value = within(enter_at_once, made)
-        with self._books:
+        # A context variable that is set in a thread can be reset only in the same context.
+        call_in_context = _call if is_on_loop else contextvars.copy_context().run
+        value = call_in_context(enter_sync, made)
+        with self._lock:
             is_late = self._is_closed
             if not is_late:
-                self._closers.append(partial(_leave_within, within, made))
+                self._closers.append(partial(_leave_in_context, call_in_context, made))
         if is_late:
             ended = self._has_ended()
-            within(leave_at_once, made, ended)
+            call_in_context(leave_sync, made, ended)
             raise ended
         return lambda: value
 
@@ -124,69 +124,71 @@ class Scope:
             if isinstance(made, Coroutine):
                 made.close()
             raise _needs_the_loop(provider)
-        tenant = TaskContext[Any](made, self._has_opened)
-        self._opening.append(tenant)
+        context = TaskContext[Any](made, self._has_opened)
+        self._opening.append(context)
 
         def value() -> Awaitable[Any]:
             if not self._is_on_its_loop():
                 raise _needs_the_loop(provider)
-            return tenant.value()
+            return context.value()
 
         return value
 
-    def _has_opened(self, tenant: TaskContext[Any]) -> None:
-        """Take note of what is open: it is closed before what was open already by then."""
-        if tenant in self._opening:
-            self._opening.remove(tenant)
-            self._closers.append(tenant.close)
+    def _has_opened(self, context: TaskContext[Any]) -> None:
+        """Register an opened object to be closed before those opened earlier."""
+        if context in self._opening:
+            self._opening.remove(context)
+            self._closers.append(context.close)
 
     def _is_on_its_loop(self) -> bool:
-        """Tell whether this is called where the run is at home, and not from a thread of its."""
+        """Whether the caller is on the event loop of the run, and not in a thread."""
         try:
             return asyncio.get_running_loop() is self._loop
         except RuntimeError:
             return False
 
     def _has_ended(self) -> MonqueError:
-        return MonqueError(f"the run of {self.job.name!r} has ended, and its scope with it")
+        return MonqueError(
+            f"the run of {self.job.name!r} has ended: its run-scoped objects are closed"
+        )
 
     async def _close(self, error: BaseException | None) -> BaseException | None:
-        """Close in reverse order; give what is to be raised.
+        """Close everything in reverse order; return the error to raise.
 
-        What a closer raises after a success is the run's failure, for a commit may be among
-        them. After a failure it is logged, and the failure stands.
+        An error while closing fails a successful run, since a closer may commit. After a failed
+        run it is only logged.
         """
-        with self._books:
+        with self._lock:
             self._is_closed = True
-            closers = [tenant.close for tenant in self._opening] + self._closers[::-1]
+            closers = [context.close for context in self._opening] + self._closers[::-1]
             self._opening, self._closers = [], []
         for close in closers:
             cancellations = _cancellations()
             try:
                 await close(error)
-            except BaseException as raised:  # the others are closed all the same
+            except BaseException as raised:  # the remaining closers must run
                 if raised is error:
                     continue
                 if error is None or _cancellations() > cancellations:
                     error = raised
                 else:
                     logger.exception(
-                        "closing the scope of job %s %s failed after the run had failed",
+                        "closing the run scope of job %s %s failed, after the run itself failed",
                         self.job.name,
                         self.job.id,
                     )
-        # Copies of the run's context may outlive it, in tasks and threads, and with them this.
+        # Tasks and threads may keep a copy of the run's context, and so this scope, alive.
         self._shared.clear()
         self.handler = None
         return error
 
 
 class RunScoped(providers.Provider[T]):
-    """A provider of what lives as long as one run: a session, a unit of work.
+    """A provider of objects that live as long as one run, such as a session or unit of work.
 
-    The factory is a context manager or a generator function, async or not, with its arguments
-    as for `providers.Resource`. It is opened on first use in a run, shared within the run, and
-    closed when that ends, seeing the exception if there is one.
+    The factory is a context manager or a generator function, sync or async; arguments are given as
+    for `providers.Resource`. The object is opened on first use in a run, shared within the run,
+    and closed at its end. The factory sees the exception of a failed run.
     """
 
     def __init__(
@@ -203,27 +205,27 @@ class RunScoped(providers.Provider[T]):
         *args: object,
         **kwargs: object,
     ) -> None:
-        self._manager = providers.Callable(_managing(factory), *args, **kwargs)
+        self._manager = providers.Callable(_as_context_manager(factory), *args, **kwargs)
         super().__init__()
 
     @property
     def provides(self) -> Callable[..., object] | None:
-        """Give the factory."""
+        """Return the factory."""
         return self._manager.provides
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """Give the positional arguments of the factory."""
+        """Return the positional arguments of the factory."""
         return self._manager.args
 
     @property
     def kwargs(self) -> dict[str, Any]:
-        """Give the named arguments of the factory."""
+        """Return the keyword arguments of the factory."""
         return self._manager.kwargs
 
     @property
     def related(self) -> Iterator[providers.Provider[Any]]:
-        """Give the providers that this one draws from."""
+        """Yield the providers that this one depends on."""
         yield self._manager
         yield from super().related
 
@@ -241,7 +243,7 @@ class RunScoped(providers.Provider[T]):
         return current_scope().share(self, partial(self._manager, *args, **kwargs))
 
 
-def _managing(factory: Any) -> Any:
+def _as_context_manager(factory: Any) -> Any:
     if isasyncgenfunction(factory):
         return asynccontextmanager(factory)
     if isgeneratorfunction(factory):
@@ -249,24 +251,24 @@ def _managing(factory: Any) -> Any:
     return factory
 
 
-def _directly(call: Callable[..., T], *args: object) -> T:
+def _call(call: Callable[..., T], *args: object) -> T:
     return call(*args)
 
 
-async def _leave_within(
-    within: Callable[..., None], manager: object, error: BaseException | None
+async def _leave_in_context(
+    call_in_context: Callable[..., None], manager: object, error: BaseException | None
 ) -> None:
-    within(leave_at_once, manager, error)
+    call_in_context(leave_sync, manager, error)
 
 
 def _needs_the_loop(provider: RunScoped[Any]) -> MonqueError:
     return MonqueError(
-        f"{provider} is async and was asked for in a thread: let it be injected into the "
-        "constructor, which is built on the event loop"
+        f"{provider} is async and cannot be opened in a thread: inject it into the constructor, "
+        "which runs on the event loop"
     )
 
 
 def _cancellations() -> int:
-    """Tell how often the run itself was cancelled; what a closer raises of its own is none."""
+    """Return how often the task of the run was cancelled, errors of closers not included."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()

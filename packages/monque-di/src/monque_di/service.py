@@ -1,4 +1,4 @@
-"""The injectable front of Monque."""
+"""`MonqueService`, the injectable API of the running `Monque`."""
 
 from __future__ import annotations
 
@@ -23,37 +23,39 @@ _NOT_STARTED = (
 
 
 class InstanceSlot:
-    """The place of the one `Monque` that a container runs, taken or free."""
+    """Holds the `Monque` that a container runs, or the reason why there is none."""
 
     def __init__(self, container: AnyContainer) -> None:
         self.container = container
         self._monque: Monque | None = None
         self._processes_jobs = True
-        self._why_free = _NOT_STARTED
+        self._why_empty = _NOT_STARTED
 
-    def take(self, monque: Monque, *, processes_jobs: bool) -> None:
-        """Let an instance be found here."""
+    def fill(self, monque: Monque, *, processes_jobs: bool) -> None:
+        """Store the running instance."""
         self._monque = monque
         self._processes_jobs = processes_jobs
 
-    def close(self) -> None:
-        """Say that there will be none, because the application is told to do without."""
-        self._why_free = "Monque is disabled here: the option enabled is False"
+    def disable(self) -> None:
+        """Record that there is no instance because the option `enabled` is False."""
+        self._why_empty = "Monque is disabled: set the option enabled to True to use it"
 
-    def leave(self) -> None:
-        """Let nothing be found here any more."""
+    def clear(self) -> None:
+        """Remove the instance."""
         self._monque = None
-        self._why_free = _NOT_STARTED
+        self._why_empty = _NOT_STARTED
 
-    def check_free(self) -> None:
-        """Refuse a second instance, which an injection during the shutdown would make."""
+    def check_empty(self) -> None:
+        """Raise if there is an instance: injection during shutdown must not start another."""
         if self._monque is not None:
-            raise MonqueError("Monque is stopping: take the MonqueService to reach it until then")
+            raise MonqueError(
+                "Monque is stopping and cannot be injected now: inject MonqueService instead"
+            )
 
     def get_monque(self) -> Monque:
-        """Give the instance, or say why there is none."""
+        """Return the instance, or raise `MonqueError` with the reason why there is none."""
         if self._monque is None:
-            raise MonqueError(self._why_free)
+            raise MonqueError(self._why_empty)
         return self._monque
 
     @property
@@ -63,8 +65,8 @@ class InstanceSlot:
 
     @property
     def is_healthy(self) -> bool:
-        """Tell whether the instance does what it is there for."""
-        if self._monque is None and self._why_free == _NOT_STARTED:
+        """Whether the instance runs jobs or, as a producer, is connected."""
+        if self._monque is None and self._why_empty == _NOT_STARTED:
             return False
         monque = self.get_monque()
         return monque.is_healthy if self._processes_jobs else monque.is_connected
@@ -73,7 +75,7 @@ class InstanceSlot:
 def _forwarded(
     method: Callable[Concatenate[Monque, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[MonqueService, P], Coroutine[Any, Any, R]]:
-    """Make a method of `Monque` one of the service, signature and all."""
+    """Return a method that calls the method of the running `Monque`, with its signature."""
 
     @functools.wraps(method)
     async def forward(service: MonqueService, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -83,23 +85,23 @@ def _forwarded(
 
 
 class MonqueService:
-    """The queue, for the constructors of an application: it may be injected before the start."""
+    """The API of `Monque` for injection; unlike the instance, it exists before the start."""
 
-    def __init__(self, seat: InstanceSlot) -> None:
-        self._seat = seat
+    def __init__(self, slot: InstanceSlot) -> None:
+        self._slot = slot
 
     @property
     def monque(self) -> Monque:
-        """Give the instance behind this; a `MonqueError` says why there is none."""
-        return self._seat.get_monque()
+        """Return the running instance; raise `MonqueError` if there is none."""
+        return self._slot.get_monque()
 
     @property
     def is_healthy(self) -> bool:
-        """Whether it runs jobs; of a producer, whether MongoDB answered the last call or `ping`.
+        """Whether the instance runs jobs; for a producer, whether MongoDB answered the last call.
 
-        It asks nothing by itself, and is False before the start.
+        False before the start. Reading it sends nothing to MongoDB.
         """
-        return self._seat.is_healthy
+        return self._slot.is_healthy
 
     enqueue = _forwarded(Monque.enqueue)
     enqueue_many = _forwarded(Monque.enqueue_many)
@@ -133,4 +135,4 @@ class MonqueService:
 
 def container_of(service: MonqueService) -> AnyContainer:
     """Return the `MonqueContainer` that a service belongs to."""
-    return service._seat.container
+    return service._slot.container

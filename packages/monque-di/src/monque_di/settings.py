@@ -1,4 +1,4 @@
-"""The options of a `MonqueContainer`."""
+"""The `options` of a `MonqueContainer`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from monque_core import JobRetention, MonqueOptions
-from monque_core.options import check_flag, unknown_option
+from monque_core.validation import check_flag, unknown_option
 
 _OWN = ("enabled", "process_jobs")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the container is told, and what it hands on to `Monque`."""
+    """The container's own options, and the options that it passes to `Monque`."""
 
     enabled: bool = True
     process_jobs: bool = True
@@ -22,12 +22,12 @@ class Settings:
 
     @classmethod
     def parse(cls, given: object) -> Settings:
-        """Check the names and our own values; `Monque` checks its own."""
+        """Check all names and our own values; `Monque` checks the rest."""
         if given is None:
             given = {}
         if not isinstance(given, Mapping):
             raise TypeError(
-                f"options must be a mapping or a Configuration, not {type(given).__name__}"
+                f"options must be a dict or a Configuration provider, not {type(given).__name__}"
             )
         known = [*_OWN, *MonqueOptions.__annotations__]
         for name in given:

@@ -1,6 +1,6 @@
-"""What `monque worker MODULE:ATTRIBUTE` runs of an application in a container.
+"""Lets `monque worker MODULE:ATTRIBUTE` run a container or a `MonqueService`.
 
-The command finds this by an entry point, since the core does not import monque_di.
+The command finds `worker_target` through an entry point, since the core does not import monque_di.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from dependency_injector import containers, providers
 
 from monque_core import Monque, MonqueError
-from monque_di.lifespan import lifespan, queues_in
-from monque_di.provider_index import outermost
+from monque_di.lifespan import lifespan, monque_resources
+from monque_di.provider_index import root_container
 from monque_di.service import MonqueService, container_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def worker_target(found: object) -> AbstractAsyncContextManager[Monque] | None:
-    """Return what runs the application of a container or `MonqueService`; None for all else."""
+    """Return a context manager that runs the application of a target; None for other objects."""
     if isinstance(found, MonqueService):
         return _running(container_of(found))
     if isinstance(found, (containers.DynamicContainer, providers.Container)):
@@ -34,17 +34,19 @@ def worker_target(found: object) -> AbstractAsyncContextManager[Monque] | None:
 
 @asynccontextmanager
 async def _running(container: Any) -> AsyncIterator[Monque]:
-    """Run the whole application, and give the Monque of the container that was named.
+    """Run the whole application and yield the `Monque` of the named container.
 
-    Of a container with several, the first that runs jobs is given; all of them run.
+    If the container has several, all of them run, and the first that processes jobs is yielded.
     """
-    application: AnyContainer = outermost(container)
-    seats: list[InstanceSlot] = [queue.container.seat() for queue in queues_in(container)]
+    application: AnyContainer = root_container(container)
+    slots: list[InstanceSlot] = [
+        monque.container.instance_slot() for monque in monque_resources(container)
+    ]
     async with lifespan(application):
-        working = [seat for seat in seats if seat.runs_jobs]
+        working = [slot for slot in slots if slot.runs_jobs]
         if not working:
             raise MonqueError(
-                "this container runs no jobs: its option enabled or process_jobs is False, and a "
-                "worker needs both to be True"
+                "this container does not process jobs: set its options enabled and process_jobs to "
+                "True in a worker"
             )
         yield working[0].get_monque()

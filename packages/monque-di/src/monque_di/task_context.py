@@ -1,4 +1,4 @@
-"""An async context manager that lives in a task of its own."""
+"""`TaskContext`: a context manager that is entered and exited in a task of its own."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 
 class TaskContext(Generic[T]):
-    """A context manager that is entered and left in one task, whoever asks for its value.
+    """Enters and exits a context manager in one dedicated task.
 
-    dependency-injector resolves what is async in tasks of its own; cancel scopes and context
-    variables would not survive to be entered in one and left in another.
+    dependency-injector resolves async providers in short-lived tasks. Cancel scopes and context
+    variables do not allow entering in one task and exiting in another.
     """
 
     def __init__(
@@ -35,11 +35,11 @@ class TaskContext(Generic[T]):
         self._task = asyncio.create_task(self._live(), name="monque-run-scoped")
 
     def value(self) -> Awaitable[T]:
-        """Wait for what the manager gives; whoever stops waiting leaves the others alone."""
+        """Return the value; cancelling one waiter does not affect the others."""
         return shielded(self._opened)
 
     async def close(self, error: BaseException | None) -> None:
-        """Leave the manager, showing it what the run raised; raise what that raises."""
+        """Exit the context manager with the error of the run; raise what it raises."""
         self._ended.set_result(error)
         if self._has_begun and not self._opened.done():
             self._task.cancel()
@@ -56,32 +56,32 @@ class TaskContext(Generic[T]):
             raise self._failure
 
     async def _live(self) -> None:
-        """Open, wait for the end and close; whatever that raises is kept for who asks.
+        """Open, wait for the end of the run and close; store errors for the callers.
 
-        A task that ended with `SystemExit` would take the event loop with it.
+        A task that ends with `SystemExit` would stop the event loop.
         """
         self._has_begun = True
         try:
             value = await self._open()
         except asyncio.CancelledError as error:
-            # To whoever waits it is no cancellation of theirs.
-            why = "the run has ended" if self._ended.done() else "it was cancelled from within"
-            not_open = MonqueError(f"opening {self._manager!r} came to nothing: {why}")
+            # For a waiter this is an error, not its own cancellation.
+            why = "the run has ended" if self._ended.done() else "it cancelled itself"
+            not_open = MonqueError(f"{self._manager!r} was not opened: {why}")
             not_open.__cause__ = error
             self._opened.set_exception(not_open)
             return
-        except BaseException as error:  # noqa: BLE001  # told to whoever wants the value
+        except BaseException as error:  # noqa: BLE001  # raised to whoever awaits the value
             self._opened.set_exception(error)
             return
         self._opened.set_result(value)
         self._when_opened(self)
         try:
             await leave(self._manager, await self._end_of_run())
-        except BaseException as error:  # noqa: BLE001  # told to whoever closes
+        except BaseException as error:  # noqa: BLE001  # raised to whoever closes
             self._failure = error
 
     async def _end_of_run(self) -> BaseException | None:
-        """Wait for what the run raised; that the loop ends and all tasks with it is an end, too."""
+        """Wait for the end of the run, or of the event loop; return the error."""
         try:
             await asyncio.wait([self._ended])
         except asyncio.CancelledError as error:
@@ -93,14 +93,14 @@ class TaskContext(Generic[T]):
             self._manager.close()
         if self._ended.done():
             raise asyncio.CancelledError
-        if is_pending(self._manager):
+        if is_async_result(self._manager):
             self._manager = await self._manager
         value: T = await enter(self._manager)
         return value
 
 
-async def unhindered(work: Coroutine[Any, Any, R]) -> R:
-    """See something through to its end, and only then be cancelled."""
+async def run_to_completion(work: Coroutine[Any, Any, R]) -> R:
+    """Run a coroutine to completion; defer cancellation until it is done."""
     task = asyncio.create_task(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -113,14 +113,14 @@ async def unhindered(work: Coroutine[Any, Any, R]) -> R:
     return task.result()
 
 
-def shielded(promise: asyncio.Future[T]) -> asyncio.Future[T]:
-    """Give a promise that can be dropped without harm to the one behind it.
+def shielded(future: asyncio.Future[T]) -> asyncio.Future[T]:
+    """Return a future that can be cancelled without cancelling the original.
 
-    That nobody waits for it any more when it fails is no news.
+    An error that nobody retrieves is not logged.
     """
-    waiting = asyncio.shield(promise)
-    for future in (promise, waiting):
-        future.add_done_callback(_retrieve)
+    waiting = asyncio.shield(future)
+    for each in (future, waiting):
+        each.add_done_callback(_retrieve)
     return waiting
 
 
@@ -129,40 +129,41 @@ def _retrieve(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
-def is_pending(value: object) -> TypeGuard[Awaitable[Any]]:
-    """Tell whether a provider gave a promise, which not every awaitable is."""
+def is_async_result(value: object) -> TypeGuard[Awaitable[Any]]:
+    """Whether a provider returned a future or coroutine; other awaitables are plain values."""
     return asyncio.isfuture(value) or isinstance(value, Coroutine)
 
 
 async def enter(manager: Any) -> Any:
-    """Enter a context manager, async if it can be."""
+    """Enter a context manager, async if it supports that."""
     if hasattr(manager, "__aenter__"):
         return await manager.__aenter__()
-    return enter_at_once(manager)
+    return enter_sync(manager)
 
 
-def enter_at_once(manager: Any) -> Any:
-    """Enter a context manager that is not async."""
+def enter_sync(manager: Any) -> Any:
+    """Enter a synchronous context manager."""
     if not hasattr(manager, "__enter__"):
         raise TypeError(
-            f"RunScoped was given {manager!r}, which is no context manager: its factory must be "
-            "one, or a generator function; what needs no closing is a providers.Factory"
+            f"the factory of a RunScoped returned {manager!r}, not a context manager: use a "
+            "context "
+            "manager or a generator function, or providers.Factory if nothing needs closing"
         )
     return manager.__enter__()
 
 
 async def leave(manager: Any, error: BaseException | None) -> None:
-    """Leave a context manager; that it would swallow the error does not count."""
+    """Exit a context manager; it cannot suppress the error."""
     if hasattr(manager, "__aexit__"):
-        await manager.__aexit__(*_details(error))
+        await manager.__aexit__(*_exit_arguments(error))
     else:
-        leave_at_once(manager, error)
+        leave_sync(manager, error)
 
 
-def leave_at_once(manager: Any, error: BaseException | None) -> None:
-    """Leave a context manager that is not async."""
-    manager.__exit__(*_details(error))
+def leave_sync(manager: Any, error: BaseException | None) -> None:
+    """Exit a synchronous context manager."""
+    manager.__exit__(*_exit_arguments(error))
 
 
-def _details(error: BaseException | None) -> tuple[Any, Any, Any]:
+def _exit_arguments(error: BaseException | None) -> tuple[Any, Any, Any]:
     return (None, None, None) if error is None else (type(error), error, error.__traceback__)

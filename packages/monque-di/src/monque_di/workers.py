@@ -1,4 +1,4 @@
-"""The jobs of an application with the way to build their handlers."""
+"""Register the jobs of an application, and build a handler for each run."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 from dependency_injector import providers
 
 from monque_core import Job, MonqueError
-from monque_di.building import Planner
+from monque_di.building import BuildPlanner
 from monque_di.errors import WiringError
 from monque_di.provider_index import ProviderIndex
-from monque_di.scope import Scope, current_scope
+from monque_di.scope import RunScope, current_scope
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from monque_core import Monque
-    from monque_di.building import Plan
+    from monque_di.building import BuildPlan
     from monque_di.provider_index import AnyContainer
     from monque_di.registry import DeclaredJob
 
@@ -28,14 +28,14 @@ logger = logging.getLogger("monque.di")
 
 
 class Workers:
-    """Builds a handler for each run, within a scope of the run's own."""
+    """Builds a handler for each run, in a `RunScope` of its own."""
 
     def __init__(self, container: AnyContainer, jobs: Iterable[DeclaredJob]) -> None:
-        catalogue = ProviderIndex(container)
-        planner = Planner(catalogue)
+        index = ProviderIndex(container)
+        planner = BuildPlanner(index)
         self._jobs = {job.name: job for job in jobs}
-        self._classes: dict[type, Plan] = {}
-        self._handlers: dict[str, Plan] = {}
+        self._classes: dict[type, BuildPlan] = {}
+        self._handlers: dict[str, BuildPlan] = {}
         self._singletons: dict[type, Any] = {}
         for job in self._jobs.values():
             if job.owner not in self._classes:
@@ -43,56 +43,57 @@ class Workers:
                 self._classes[job.owner] = plan
             self._handlers[job.name] = planner.plan_handler(job.label, job.function)
         self.problems = planner.problems
-        traverse = catalogue.root.traverse
+        traverse = index.root.traverse
         self._singletons_of_contexts = list(traverse(types=[providers.ContextLocalSingleton]))
         self._resources_of_contexts = list(traverse(types=[providers.ContextLocalResource]))
 
     def register(self, monque: Monque) -> None:
-        """Make every job a worker of an instance, noting what that refuses."""
+        """Register every job as a worker; collect what `Monque.worker` rejects."""
         monque.use(self.around)
         for job in self._jobs.values():
             try:
                 monque.worker(
                     job.name,
                     _on_the_loop if job.is_async else _in_a_thread,
-                    concurrency=job.mark.concurrency if job.mark else None,
-                    timeout=job.mark.timeout if job.mark else None,
+                    concurrency=job.metadata.concurrency if job.metadata else None,
+                    timeout=job.metadata.timeout if job.metadata else None,
                 )
             except (MonqueError, ValueError, TypeError) as error:
                 self.problems.append(f"{job.label} → {error}")
 
     async def build_singletons(self) -> None:
-        """Build the classes that are built once."""
+        """Build the singleton classes."""
         for job in self._jobs.values():
             if job.is_singleton and job.owner not in self._singletons:
                 self._singletons[job.owner] = await self._classes[job.owner].build()
 
     async def declare_schedules(self, monque: Monque) -> None:
-        """Store every schedule; those that are there already are brought up to date."""
+        """Create or update every schedule."""
         for job in self._jobs.values():
-            for mark in job.crons:
+            for cron in job.crons:
                 try:
                     await monque.schedule(
-                        mark.expression,
+                        cron.expression,
                         job.name,
-                        mark.data,
-                        unique_key=job.name if mark.unique_key is None else mark.unique_key,
-                        timezone=mark.timezone,
-                        priority=mark.priority,
+                        cron.data,
+                        unique_key=job.name if cron.unique_key is None else cron.unique_key,
+                        timezone=cron.timezone,
+                        priority=cron.priority,
                     )
                 except ValueError as error:
                     self.problems.append(f"{job.label} → {error}")
         if self.problems:
             raise WiringError(self.problems)
-        await self._tell_of_orphans(monque)
+        await self._warn_of_orphans(monque)
 
-    async def _tell_of_orphans(self, monque: Monque) -> None:
-        """Warn of schedules that go on because their `@cron` is gone and their job is not."""
+    async def _warn_of_orphans(self, monque: Monque) -> None:
+        """Warn about stored schedules whose `@cron` was removed from a class that still exists."""
         for stored in await monque.get_schedules():
             job = self._jobs.get(stored.name)
             if job is not None and stored.unique_key == job.name and not job.crons:
                 logger.warning(
-                    "the schedule %s of job %s is declared by no @cron any more and goes on: end "
+                    "no @cron declares the schedule %s of job %s any more, but it still runs: "
+                    "remove "
                     "it with unschedule(%r)",
                     stored.repeat_interval,
                     job.name,
@@ -100,25 +101,25 @@ class Workers:
                 )
 
     async def around(self, job: Any, call_next: Callable[[], Awaitable[Any]]) -> Any:
-        """Give a run its scope and, in it, its handler."""
-        scope = Scope(job)
+        """Run a job in a new scope with its handler; a middleware."""
+        scope = RunScope(job)
 
         async def run() -> Any:
             self._enter_own_context(scope)
-            # A reactive task may have the name of a job, and has a handler of its own.
+            # A reactive task can have the name of a job, but has its own handler.
             if isinstance(job, Job) and job.name in self._jobs:
                 scope.handler = await self._handler(job.name)
             return await call_next()
 
         return await scope.run(run)
 
-    def _enter_own_context(self, scope: Scope) -> None:
-        """Forget what the parent context holds, which would be shared by all runs."""
+    def _enter_own_context(self, scope: RunScope) -> None:
+        """Reset context-local providers: values of the parent context would be shared by runs."""
         for singleton in self._singletons_of_contexts:
             singleton.reset()
         for resource in self._resources_of_contexts:
             resource.reset_state()  # type: ignore[attr-defined]  # missing in the stubs
-            scope.at_end(partial(_shut_down, resource))
+            scope.on_close(partial(_shut_down, resource))
 
     async def _handler(self, name: str) -> Callable[[Job[Any]], Any]:
         job = self._jobs[name]
@@ -138,7 +139,7 @@ async def _shut_down(resource: providers.BaseResource[Any], _: BaseException | N
 
 async def _on_the_loop(job: Job[Any]) -> Any:
     result = handle(job)
-    # What overrides the class in a test need not be async.
+    # A test may override the class with one that is not async.
     return await result if inspect.isawaitable(result) else result
 
 
@@ -147,9 +148,9 @@ def _in_a_thread(job: Job[Any]) -> Any:
 
 
 def handle(job: Job[Any]) -> Any:
-    """Call the handler that was built for the run this is called in."""
+    """Call the handler of the current run."""
     scope = current_scope()
-    # Middleware between the scope and here may have put another job in its place.
+    # Middleware may have replaced the job.
     scope.job = job
     if scope.handler is None:
         raise MonqueError(f"no handler was built for job {job.name!r}")

@@ -1,4 +1,4 @@
-"""The command as a module: `python -m monque_core.cli`."""
+"""Run the command as a module: `python -m monque_core.cli`."""
 
 from monque_core.cli.main import main
 

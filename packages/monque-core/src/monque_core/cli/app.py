@@ -1,13 +1,13 @@
-"""The commands, put together."""
+"""The Typer application with all commands."""
 
 from typing import Annotated
 
 import typer
 
 from monque_core.cli import doctor, jobs, local, reactive, schedules, stats, top, worker
-from monque_core.cli.connection import Settings
+from monque_core.cli.connection import GlobalOptions
 from monque_core.cli.examples import examples
-from monque_core.version import installed_version
+from monque_core.version import __version__
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -19,7 +19,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:  # as typer calls it
     if wanted:
-        typer.echo(f"monque {installed_version('monque-core')}")
+        typer.echo(f"monque {__version__}")
         raise typer.Exit
 
 
@@ -29,36 +29,36 @@ def _show_version(wanted: bool) -> None:  # as typer calls it
         "monque worker shop.jobs:monque --processes 4",
         "monque jobs list --status failed",
         "monque top",
-        heading="Begin with",
+        heading="Start with",
     )
 )
 def begin(
     context: typer.Context,
     uri: Annotated[
         str | None,
-        typer.Option(
-            envvar="MONQUE_URI", show_envvar=True, help="The connection string of MongoDB."
-        ),
+        typer.Option(envvar="MONQUE_URI", show_envvar=True, help="Connection string of MongoDB."),
     ] = None,
     database: Annotated[
         str | None,
-        typer.Option(envvar="MONQUE_DATABASE", help="The database; by default that of the URI."),
+        typer.Option(
+            envvar="MONQUE_DATABASE", help=("Database name; by default the one in the URI.")
+        ),
     ] = None,
     collection: Annotated[
-        str, typer.Option(envvar="MONQUE_COLLECTION", help="The collection that holds the jobs.")
+        str, typer.Option(envvar="MONQUE_COLLECTION", help="Collection of the jobs.")
     ] = "monque_jobs",
     _version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Tell the version and exit."
+            "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
 ) -> None:
-    """Run, watch and manage jobs that live in MongoDB.
+    """Run, watch and manage monque jobs.
 
-    Exit codes: 0 done, 1 not found or refused, 2 wrong usage, 3 no connection to MongoDB.
+    Exit codes: 0 success, 1 not found or not possible, 2 wrong usage, 3 no connection to MongoDB.
     """
-    context.obj = Settings(uri, database, collection)
+    context.obj = GlobalOptions(uri, database, collection)
 
 
 app.add_typer(jobs.app, name="jobs")

@@ -1,4 +1,4 @@
-"""Changing jobs, a few by their ids or many by a selector, and what bulk changes share."""
+"""Actions on jobs: cancel, retry, delete and reschedule, by id or by selector."""
 
 from __future__ import annotations
 
@@ -10,45 +10,46 @@ import typer
 
 from monque_core.cli.connection import connected
 from monque_core.cli.exit_codes import REFUSED
-from monque_core.cli.output import ask, print_json, say
+from monque_core.cli.output import confirm, print_json, print_notice
 from monque_core.errors import JobStateError
 from monque_core.events import JOB_CANCELLED
+from monque_core.jobs.draft import resolve_run_at
 from monque_core.jobs.job import JobStatus
-from monque_core.jobs.rules import check_id, resolve_run_at
+from monque_core.validation import check_id
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
     from datetime import datetime, timedelta
 
-    from monque_core.cli.connection import Connection, Settings
+    from monque_core.cli.connection import Connection, GlobalOptions
     from monque_core.jobs.job import StatusName
     from monque_core.jobs.selector import JobSelector
 
     Progress = Callable[[int], None]
 
-_LONG_WORK = 1000
-"""From so many jobs on, a progress bar is worth it."""
+_PROGRESS_BAR_FROM = 1000
+"""Show a progress bar from this number of jobs."""
 _PAGE_SIZE = 500
 UNCHANGED: Final = "unchanged"
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something that is done to jobs."""
+    """An action on jobs: by id, or in bulk by selector."""
 
     verb: str
     done: str
     statuses: tuple[StatusName, ...]
-    """It applies to jobs in one of these."""
+    """The statuses that it applies to."""
     to_one: Callable[[Connection, str], Awaitable[object]]
-    """Returns what is false if there is no such job, and `UNCHANGED` if nothing was to be done."""
+    """Returns a false value if there is no such job, and `UNCHANGED` if there was nothing to do."""
     to_many: Callable[[Connection, JobSelector, Progress], Awaitable[int]]
-    schedules: Literal["end", "stay", "go on"] = "go on"
-    """What it means in bulk for the schedules among the jobs: `stay` leaves them out."""
+    schedules: Literal["end", "skip", "keep"] = "keep"
+    """The effect of the bulk action on schedules: end them, skip them, or keep them running."""
 
 
 def cancel(*, schedules: bool) -> Action:
-    """Return the action that cancels jobs; in bulk it leaves schedules alone unless told."""
+    """Return the cancel action; in bulk it skips schedules unless `schedules` is true."""
     return Action(
         "cancel",
         "cancelled",
@@ -57,13 +58,13 @@ def cancel(*, schedules: bool) -> Action:
         lambda connection, chosen, progress: connection.monque.cancel_jobs(
             chosen, schedules=schedules, progress=progress
         ),
-        schedules="end" if schedules else "stay",
+        schedules="end" if schedules else "skip",
     )
 
 
 async def _cancel(connection: Connection, job_id: str) -> object:
     cancelled: list[object] = []
-    # The event is what tells a job that was cancelled now from one that was cancelled before.
+    # Only the event distinguishes this cancellation from an earlier one.
     connection.monque.on(JOB_CANCELLED, cancelled.append)
     try:
         job = await connection.monque.cancel_job(job_id)
@@ -92,13 +93,13 @@ DELETE: Final = Action(
 
 
 def reschedule_to(run_at: datetime | None, delay: timedelta | None) -> Action:
-    """Give the action that moves jobs to a time, or away from now."""
+    """Return the action that reschedules jobs to a time or by a delay from now."""
 
     async def move(connection: Connection, job_id: str) -> object:
         if delay is None:
             assert run_at is not None
             return await connection.monque.reschedule_job(job_id, run_at)
-        # The first answer sets the clock.
+        # The first reply of the server sets the clock.
         await connection.monque.initialize()
         later = resolve_run_at(connection.now(), None, delay)
         return await connection.monque.reschedule_job(job_id, later)
@@ -113,7 +114,7 @@ def reschedule_to(run_at: datetime | None, delay: timedelta | None) -> Action:
                 try:
                     moved = await move(connection, str(job.id))
                 except JobStateError:
-                    # It was claimed meanwhile.
+                    # It was claimed in the meantime.
                     continue
                 total += moved is not None
                 progress(1)
@@ -124,8 +125,8 @@ def reschedule_to(run_at: datetime | None, delay: timedelta | None) -> Action:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """The jobs that are meant: these ids, or else what a selector chooses."""
+class Selection:
+    """The jobs to act on: ids, or a selector."""
 
     ids: Sequence[str]
     selector: JobSelector
@@ -133,18 +134,18 @@ class Choice:
     @classmethod
     def of(
         cls, action: Action, ids: Sequence[str] | None, selector: JobSelector, *, everything: bool
-    ) -> Choice:
-        """Refuse a choice that cannot be meant; narrow it to what the action applies to."""
+    ) -> Selection:
+        """Return the selection, narrowed to the statuses of the action; raise if it is invalid."""
         if ids:
             if everything or not selector.is_empty:
-                raise typer.BadParameter("give ids, or options that choose jobs, not both")
+                raise typer.BadParameter("give either ids or options that select jobs, not both")
             for job_id in ids:
                 check_id(job_id)
             return cls(ids, selector)
         if selector.is_empty and not everything:
             raise typer.BadParameter(
-                f"say which jobs to {action.verb}: by ids, by --name, --status, --older-than or "
-                "--newer-than, or --all"
+                f"select the jobs to {action.verb}: give ids, --name, --status, --older-than, "
+                "--newer-than or --all"
             )
         if action.statuses == JobStatus.ALL:
             return cls((), selector)
@@ -152,45 +153,47 @@ class Choice:
         possible = tuple(status for status in action.statuses if status in wanted)
         if not possible:
             raise typer.BadParameter(
-                f"jobs that are {' or '.join(wanted)} cannot be {action.done}, only those that "
-                f"are {' or '.join(action.statuses)}"
+                f"{' or '.join(wanted)} jobs cannot be {action.done}; only "
+                f"{' or '.join(action.statuses)} jobs can"
             )
         return cls((), replace(selector, status=possible))
 
 
 async def perform(
-    settings: Settings, action: Action, choice: Choice, *, yes: bool, as_json: bool
+    settings: GlobalOptions, action: Action, choice: Selection, *, yes: bool, as_json: bool
 ) -> None:
-    """Do it, tell what was done, and exit with 1 if not all that was named could be."""
+    """Run an action and print the result; exit with 1 if it failed for any given id."""
     refused: dict[str, str] = {}
     async with connected(settings) as connection:
         if choice.ids:
             changed, refused = await _one_by_one(connection, action, choice.ids)
         else:
             changed = await _in_bulk(connection, action, choice.selector, yes=yes)
-    tell(action.verb, f"{counted(changed, 'job')} {action.done}", changed, refused, as_json=as_json)
+    report_changes(
+        action.verb, f"{counted(changed, 'job')} {action.done}", changed, refused, as_json=as_json
+    )
     if refused:
         raise typer.Exit(REFUSED)
 
 
-def tell(
+def report_changes(
     verb: str, done: str, changed: int, refused: Mapping[str, str] | None = None, *, as_json: bool
 ) -> None:
-    """Tell what was done, and what of the ids could not be."""
+    """Print how many were changed, and why some ids were not."""
     refused = refused or {}
     if as_json:
         reasons = [{"id": job_id, "reason": reason} for job_id, reason in refused.items()]
         print_json({"action": verb, "changed": changed, "refused": reasons})
         return
     for reason in refused.values():
-        say(reason)
+        print_notice(reason)
     typer.echo(done)
 
 
 async def _one_by_one(
     connection: Connection, action: Action, ids: Sequence[str]
 ) -> tuple[int, dict[str, str]]:
-    """Act on each id; return how many were changed, and why some could not be."""
+    """Apply the action to each id; return the number changed, and the reasons for the others."""
     changed, refused = 0, dict[str, str]()
     for job_id in ids:
         try:
@@ -199,11 +202,11 @@ async def _one_by_one(
             refused[job_id] = str(error)
             continue
         if done == UNCHANGED:
-            say(f"job {job_id} was {action.done} already")
+            print_notice(f"job {job_id} was already {action.done}")
         elif done:
             changed += 1
         else:
-            refused[job_id] = f"there is no job {job_id}"
+            refused[job_id] = f"job {job_id} does not exist"
     return changed, refused
 
 
@@ -211,30 +214,32 @@ async def _in_bulk(
     connection: Connection, action: Action, selector: JobSelector, *, yes: bool
 ) -> int:
     count = await connection.count(selector)
-    among = ""
-    if action.schedules != "go on" and (schedules := await connection.count_schedules(selector)):
-        if action.schedules == "stay":
+    schedule_note = ""
+    if action.schedules != "keep" and (schedules := await connection.count_schedules(selector)):
+        if action.schedules == "skip":
             count -= schedules
-            say(f"{counted(schedules, 'schedule')} left alone; --schedules cancels schedules too")
+            print_notice(
+                f"{counted(schedules, 'schedule')} skipped; add --schedules to cancel schedules too"
+            )
         else:
-            among = f", of which {counted(schedules, 'is a schedule', 'are schedules')}"
+            schedule_note = f", of which {counted(schedules, 'is a schedule', 'are schedules')}"
             if yes:
-                say(f"{counted(schedules, 'schedule')} among the jobs to {action.verb}")
+                print_notice(f"{counted(schedules, 'schedule')} among the jobs to {action.verb}")
     if not count:
         return 0
     if not yes:
-        ask(f"{action.verb} {counted(count, 'job')}{among}?")
+        confirm(f"{action.verb} {counted(count, 'job')}{schedule_note}?")
     with _progress(count, action) as progress:
         return await action.to_many(connection, selector, progress)
 
 
 @contextmanager
 def _progress(count: int, action: Action) -> Iterator[Progress]:
-    """Show a bar on a terminal if the work is long."""
-    if count < _LONG_WORK:
+    """Show a progress bar on a terminal for many jobs."""
+    if count < _PROGRESS_BAR_FROM:
         yield lambda _: None
         return
-    from rich.console import Console  # noqa: PLC0415  # only long work pays for it
+    from rich.console import Console  # noqa: PLC0415  # slow import, rarely needed
     from rich.progress import Progress as Bar  # noqa: PLC0415
 
     console = Console(stderr=True)
@@ -244,5 +249,5 @@ def _progress(count: int, action: Action) -> Iterator[Progress]:
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """Give a number of things in words."""
+    """Return a count with its noun, such as "3 jobs"."""
     return f"{count} {noun}" if count == 1 else f"{count} {plural or noun + 's'}"

@@ -1,4 +1,4 @@
-"""The MongoDB that a command works on."""
+"""The connection of a command to MongoDB."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from monque_core.display import brief_repr
 from monque_core.monque import Monque
 from monque_core.store.driver import Driver
 from monque_core.store.leases import Leases
-from monque_core.store.selection import selected
-from monque_core.store.tasks.planner_state import LEADER
+from monque_core.store.listing import selected
 from monque_core.texts import has_surrogates
 
 if TYPE_CHECKING:
@@ -30,48 +29,48 @@ if TYPE_CHECKING:
     from monque_core.jobs.selector import JobSelector
 
 _SERVER_SELECTION_MS = 3000
-_ONE_COUNT = 0.05
-"""Seconds: two views of the same figures cost one count, two looks of `top` never do."""
+_STATS_CACHE_SECONDS = 0.05
+"""Long enough for one snapshot to count once, short enough for the next to count again."""
 R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """The global options."""
+class GlobalOptions:
+    """The options before the command."""
 
     uri: str | None
     database: str | None
     collection: str
 
     @classmethod
-    def of(cls, context: typer.Context) -> Settings:
-        """Give those that the command was called with."""
+    def of(cls, context: typer.Context) -> GlobalOptions:
+        """Return the global options of a command."""
         settings = context.obj
-        assert isinstance(settings, Settings)
+        assert isinstance(settings, GlobalOptions)
         return settings
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """An open connection, and the jobs behind it."""
+    """An open connection to a collection of jobs."""
 
     db: AsyncDatabase[dict[str, Any]]
     jobs: AsyncCollection[dict[str, Any]]
     monque: Monque
     clock: ServerClock
-    """Server time, from the first answer of `monque` on."""
+    """Server time, after the first reply to `monque`."""
 
     def now(self) -> datetime:
-        """Give server time."""
+        """Return the server time."""
         return self.clock.now()
 
     async def count(self, selector: JobSelector) -> int:
-        """Count the jobs that a selector chooses."""
+        """Count the jobs that a selector matches."""
         await self.monque.initialize()
         return await self.jobs.count_documents(selected(selector, self.now()))
 
     async def count_schedules(self, selector: JobSelector) -> int:
-        """Count the recurring jobs that a selector chooses."""
+        """Count the recurring jobs that a selector matches."""
         await self.monque.initialize()
         is_recurring = {"repeatInterval": {"$ne": None}}
         return await self.jobs.count_documents(
@@ -81,11 +80,11 @@ class Connection:
 
 @asynccontextmanager
 async def connected(
-    settings: Settings, *, creates_indexes: bool = False
+    settings: GlobalOptions, *, creates_indexes: bool = False
 ) -> AsyncIterator[Connection]:
-    """Open a connection; nothing is asked of MongoDB yet.
+    """Open a connection, without sending anything to MongoDB yet.
 
-    Looking at jobs must not change a collection, so only what adds jobs creates indexes.
+    Only commands that add jobs create indexes, so that reading never changes a collection.
     """
     async with _client(settings) as client:
         db = _database(client, settings)
@@ -96,7 +95,7 @@ async def connected(
                 collection_name=settings.collection,
                 recover_stale_jobs=False,
                 skip_index_creation=not creates_indexes,
-                stats_cache_ttl=_ONE_COUNT,
+                stats_cache_ttl=_STATS_CACHE_SECONDS,
                 clock=clock,
             )
         except ValueError as error:
@@ -105,21 +104,24 @@ async def connected(
 
 
 async def leader_of(db: AsyncDatabase[dict[str, Any]], collection: str) -> str | None:
-    """Return the instance that plans reactive tasks at the moment, None if none does."""
+    """Return the instance that currently plans reactive tasks; None without a leader."""
+    from monque_core.store.tasks.planner_state import LEADER  # noqa: PLC0415  # slow
+
     lease = await Leases(Driver(db).collection(f"{collection}_meta")).read(LEADER)
     return None if lease is None or lease.is_expired else lease.holder
 
 
 def run(work: Coroutine[Any, Any, R]) -> R:
-    """Do the work of a command."""
+    """Run the coroutine of a command."""
     return asyncio.run(work)
 
 
-def _client(settings: Settings) -> AsyncMongoClient[dict[str, Any]]:
+def _client(settings: GlobalOptions) -> AsyncMongoClient[dict[str, Any]]:
     if not settings.uri:
         raise typer.BadParameter(
-            "no MongoDB is named: set MONQUE_URI, for example to mongodb://localhost:27017/shop, "
-            "or name it before the command, as monque --uri …; `monque local` runs one of your own"
+            "no MongoDB is configured: set MONQUE_URI, for example to "
+            "mongodb://localhost:27017/shop, "
+            "or give --uri before the command; `monque local` starts a MongoDB for development"
         )
     limits: dict[str, Any] = {}
     if "serverselectiontimeoutms" not in settings.uri.lower():
@@ -131,18 +133,19 @@ def _client(settings: Settings) -> AsyncMongoClient[dict[str, Any]]:
 
 
 def _database(
-    client: AsyncMongoClient[dict[str, Any]], settings: Settings
+    client: AsyncMongoClient[dict[str, Any]], settings: GlobalOptions
 ) -> AsyncDatabase[dict[str, Any]]:
     if settings.database:
         if has_surrogates(settings.database):
             raise typer.BadParameter(
-                f"the database {brief_repr(settings.database)} cannot exist: UTF-8 cannot hold it"
+                f"the database name {brief_repr(settings.database)} is not valid: UTF-8 cannot "
+                "encode it"
             )
         return client[settings.database]
     try:
         return client.get_default_database()
     except ConfigurationError:
         raise typer.BadParameter(
-            "no database is named: put it into the URI, as in mongodb://localhost:27017/shop, or "
-            "give --database or set MONQUE_DATABASE"
+            "no database is configured: name it in the URI, as in mongodb://localhost:27017/shop, "
+            "give --database, or set MONQUE_DATABASE"
         ) from None

@@ -1,14 +1,14 @@
-"""`monque doctor`: whether everything is as it should be."""
+"""`monque doctor`: health checks."""
 
 import typer
 from pymongo.errors import OperationFailure
 
 from monque_core.cli import options
-from monque_core.cli.connection import Settings, connected, run
+from monque_core.cli.checks import PROBLEM, WARNING, CheckResult
+from monque_core.cli.connection import GlobalOptions, connected, run
 from monque_core.cli.examples import examples
 from monque_core.cli.exit_codes import REFUSED
-from monque_core.cli.findings import PROBLEM, WARNING, Finding
-from monque_core.cli.output import coloured, print_json
+from monque_core.cli.output import colored, print_json
 from monque_core.display import escape
 from monque_core.errors import MonqueConnectionError
 
@@ -19,43 +19,43 @@ def add_to(app: typer.Typer) -> None:
 
 
 def doctor(context: typer.Context, as_json: options.Json = False) -> None:
-    """Check the server, the indexes, jobs and reactive tasks.
+    """Check the server, indexes, jobs and reactive tasks.
 
-    It changes nothing. The exit code is 1 if there is a problem; a warning is none.
+    Changes nothing. The exit code is 1 if there is a problem, and 0 if there are only warnings.
     """
-    findings = run(_examine(Settings.of(context)))
+    results = run(_run_checks(GlobalOptions.of(context)))
     if as_json:
-        print_json([finding.record for finding in findings])
+        print_json([result.record for result in results])
     else:
-        for finding in findings:
-            _tell(finding)
-        problems = sum(finding.level == PROBLEM for finding in findings)
-        warnings = sum(finding.level == WARNING for finding in findings)
+        for result in results:
+            _print_result(result)
+        problems = sum(result.level == PROBLEM for result in results)
+        warnings = sum(result.level == WARNING for result in results)
         typer.echo(f"\n{problems} problem(s), {warnings} warning(s)")
-    if any(finding.level == PROBLEM for finding in findings):
+    if any(result.level == PROBLEM for result in results):
         raise typer.Exit(REFUSED)
 
 
-async def _examine(settings: Settings) -> list[Finding]:
-    from monque_core.cli.collection_checks import COLLECTION_CHECKS  # noqa: PLC0415  # doctor's own
-    from monque_core.cli.reactive_checks import REACTIVE_CHECKS  # noqa: PLC0415  # doctor's own
-    from monque_core.cli.server_checks import SERVER_CHECKS  # noqa: PLC0415  # doctor's own
+async def _run_checks(settings: GlobalOptions) -> list[CheckResult]:
+    from monque_core.cli.job_checks import JOB_CHECKS  # noqa: PLC0415  # only for this command
+    from monque_core.cli.reactive_checks import REACTIVE_CHECKS  # noqa: PLC0415  # only for this command
+    from monque_core.cli.server_checks import SERVER_CHECKS  # noqa: PLC0415  # only for this command
 
     async with connected(settings) as connection:
-        # Before all else, for without an answer there is nothing to check.
+        # Fail early if there is no connection.
         try:
             await connection.db.command("ping")
         except OperationFailure as error:
-            raise MonqueConnectionError(f"the server refuses this user: {error}") from error
+            raise MonqueConnectionError(f"the server rejected this user: {error}") from error
         return [
-            finding
-            for check in (*SERVER_CHECKS, *COLLECTION_CHECKS, *REACTIVE_CHECKS)
-            for finding in await check(connection.db, settings.collection)
+            result
+            for check in (*SERVER_CHECKS, *JOB_CHECKS, *REACTIVE_CHECKS)
+            for result in await check(connection.db, settings.collection)
         ]
 
 
-def _tell(finding: Finding) -> None:
-    level = coloured(finding.level, finding.level.ljust(len(PROBLEM)))
-    typer.echo(f"{level}  {escape(f'{finding.subject}: {finding.message}')}")
-    if finding.advice:
-        typer.echo(f"{' ' * len(PROBLEM)}  → {escape(finding.advice)}")
+def _print_result(result: CheckResult) -> None:
+    level = colored(result.level, result.level.ljust(len(PROBLEM)))
+    typer.echo(f"{level}  {escape(f'{result.subject}: {result.message}')}")
+    if result.advice:
+        typer.echo(f"{' ' * len(PROBLEM)}  → {escape(result.advice)}")

@@ -1,6 +1,6 @@
-"""Examples under the help of a command."""
+"""The examples below the help of a command."""
 
 
 def examples(*lines: str, heading: str = "Examples") -> str:
-    """Give the lines as a block that is not wrapped."""
+    """Return command lines as a block that Typer does not wrap."""
     return "\b\n" + "\n".join([f"{heading}:", *(f"  $ {line}" for line in lines)])

@@ -1,8 +1,8 @@
-"""What the exit code of a command tells."""
+"""The exit codes of the command."""
 
 from typing import Final
 
 REFUSED: Final = 1
-"""Something is not there, or cannot be done in its state, or a question was answered with no."""
+"""Not found, not possible in the current state, or not confirmed."""
 USAGE: Final = 2
 NO_CONNECTION: Final = 3

@@ -1,4 +1,4 @@
-"""`monque jobs`: look at jobs and change them."""
+"""`monque jobs`: list, show, cancel, retry, reschedule and delete jobs."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from monque_core.cli import bulk, options
-from monque_core.cli.connection import Settings, connected, run
+from monque_core.cli.connection import GlobalOptions, connected, run
 from monque_core.cli.examples import examples
 from monque_core.cli.exit_codes import REFUSED
-from monque_core.cli.output import first_line, job_record, print_fields, print_json, say
+from monque_core.cli.output import first_line, job_record, print_fields, print_json, print_notice
 from monque_core.cli.tables import Fit, print_table
-from monque_core.cli.times import away, shown
+from monque_core.cli.times import format_relative, format_time
 from monque_core.display import to_json
 from monque_core.jobs.job import AnyJob
 from monque_core.jobs.selector import JobSelector
@@ -23,18 +23,18 @@ _FIT = Fit(optional=("CREATED", "DUE"), elastic={"NAME": 12, "ERROR": 20})
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Look at jobs, and cancel, retry, move or delete them.",
+    help="List, show, cancel, retry, reschedule and delete jobs.",
 )
 
 Ids = Annotated[
     list[str] | None,
-    typer.Argument(metavar="ID", show_default=False, help="The ids of jobs."),
+    typer.Argument(metavar="ID", show_default=False, help="Job ids."),
 ]
-Everything = Annotated[bool, typer.Option("--all", help="All jobs there are.")]
+Everything = Annotated[bool, typer.Option("--all", help="Select all jobs.")]
 
 
 class Sort(StrEnum):
-    """The orders of a list."""
+    """The sort orders of a list."""
 
     NEWEST = "-created_at"
     OLDEST = "created_at"
@@ -63,20 +63,20 @@ def list_jobs(
         Sort,
         typer.Option(
             metavar="ORDER",
-            help="created_at, updated_at or next_run_at, with a minus for the latest first; "
-            "created_at is quick however many jobs there are.",
+            help="created_at, updated_at or next_run_at; a leading minus sorts latest first. "
+            "created_at is fast for any number of jobs.",
         ),
     ] = Sort.NEWEST,
     cursor: options.Cursor = None,
     as_json: options.Json = False,
 ) -> None:
-    """List jobs, the newest first."""
+    """List jobs, newest first."""
     chosen = options.selector(name, status, older_than, newer_than)
-    run(_list(Settings.of(context), chosen, limit, sort, cursor, as_json=as_json))
+    run(_list(GlobalOptions.of(context), chosen, limit, sort, cursor, as_json=as_json))
 
 
 async def _list(
-    settings: Settings,
+    settings: GlobalOptions,
     chosen: JobSelector,
     limit: int,
     sort: Sort,
@@ -94,16 +94,16 @@ async def _list(
         print_json({"jobs": jobs, "cursor": page.cursor, "has_next": page.has_next})
         return
     if not page.jobs:
-        say("no job matches")
+        print_notice("no matching jobs")
         return
     print_table(
         ("ID", "NAME", "STATUS", "DUE", "CREATED", "FAILS", "ERROR"),
-        (_row(job, shown) for job in page.jobs),
-        (_row(job, lambda moment: away(moment, now)) for job in page.jobs),
+        (_row(job, format_time) for job in page.jobs),
+        (_row(job, lambda moment: format_relative(moment, now)) for job in page.jobs),
         fit=_FIT,
     )
     if page.has_next:
-        say(f"there are more: add --cursor {page.cursor}")
+        print_notice(f"more jobs: add --cursor {page.cursor}")
 
 
 def _row(job: AnyJob, write: Callable[[datetime], str]) -> tuple[object, ...]:
@@ -114,13 +114,13 @@ def _row(job: AnyJob, write: Callable[[datetime], str]) -> tuple[object, ...]:
 @app.command(epilog=examples("monque jobs show 66f2a1c5e4b0a1b2c3d4e5f6"))
 def show(
     context: typer.Context,
-    job_id: Annotated[str, typer.Argument(metavar="ID", help="The id of a job.")],
+    job_id: Annotated[str, typer.Argument(metavar="ID", help="Job id.")],
     as_json: options.Json = False,
 ) -> None:
-    """Show everything about one job."""
-    job = run(_get(Settings.of(context), job_id))
+    """Show all fields of a job."""
+    job = run(_get(GlobalOptions.of(context), job_id))
     if job is None:
-        say(f"there is no job {job_id}")
+        print_notice(f"job {job_id} does not exist")
         raise typer.Exit(REFUSED)
     record = job_record(job)
     if as_json:
@@ -131,7 +131,7 @@ def show(
     print_fields(record.items())
 
 
-async def _get(settings: Settings, job_id: str) -> AnyJob | None:
+async def _get(settings: GlobalOptions, job_id: str) -> AnyJob | None:
     async with connected(settings) as connection:
         return await connection.monque.get_job(job_id)
 
@@ -151,19 +151,19 @@ def cancel(
     newer_than: options.NewerThan = None,
     everything: Everything = False,
     schedules: Annotated[
-        bool, typer.Option("--schedules", help="Cancel schedules, too, which ends them.")
+        bool, typer.Option("--schedules", help="Also cancel schedules, which ends them.")
     ] = False,
     yes: options.Yes = False,
     as_json: options.Json = False,
 ) -> None:
-    """Cancel pending jobs, by id or chosen by options.
+    """Cancel pending jobs.
 
-    Schedules that the options choose are left alone, unless --schedules is given.
+    Select jobs by id or by options. Options skip schedules, unless --schedules is given.
     """
     action = bulk.cancel(schedules=schedules)
     chosen = options.selector(name, status, older_than, newer_than)
-    choice = bulk.Choice.of(action, ids, chosen, everything=everything)
-    run(bulk.perform(Settings.of(context), action, choice, yes=yes, as_json=as_json))
+    choice = bulk.Selection.of(action, ids, chosen, everything=everything)
+    run(bulk.perform(GlobalOptions.of(context), action, choice, yes=yes, as_json=as_json))
 
 
 @app.command(
@@ -183,15 +183,15 @@ def retry(
     yes: options.Yes = False,
     as_json: options.Json = False,
 ) -> None:
-    """Make failed or cancelled jobs pending again.
+    """Retry failed or cancelled jobs.
 
-    They have all their runs again. One that was cancelled before it was due is due as it was, every
-    other one now. In bulk these become due over some seconds, not all at once, and one whose unique
-    key is active again is skipped.
+    They become pending with their full number of runs. A job that was cancelled before its due time
+    keeps that time; every other job is due now. A retry of many jobs spreads them over some
+    seconds, and skips jobs whose unique key is in use again.
     """
     chosen = options.selector(name, status, older_than, newer_than)
-    choice = bulk.Choice.of(bulk.RETRY, ids, chosen, everything=everything)
-    run(bulk.perform(Settings.of(context), bulk.RETRY, choice, yes=yes, as_json=as_json))
+    choice = bulk.Selection.of(bulk.RETRY, ids, chosen, everything=everything)
+    run(bulk.perform(GlobalOptions.of(context), bulk.RETRY, choice, yes=yes, as_json=as_json))
 
 
 @app.command(
@@ -213,16 +213,13 @@ def reschedule(
     yes: options.Yes = False,
     as_json: options.Json = False,
 ) -> None:
-    """Move pending jobs to another time.
-
-    --run-at or --delay says to which.
-    """
+    """Change when pending jobs are due, by --run-at or --delay."""
     if (run_at is None) == (delay is None):
-        raise typer.BadParameter("give --run-at or --delay")
+        raise typer.BadParameter("give one of --run-at and --delay")
     action = bulk.reschedule_to(run_at, delay)
     chosen = options.selector(name, status, older_than, newer_than)
-    choice = bulk.Choice.of(action, ids, chosen, everything=everything)
-    run(bulk.perform(Settings.of(context), action, choice, yes=yes, as_json=as_json))
+    choice = bulk.Selection.of(action, ids, chosen, everything=everything)
+    run(bulk.perform(GlobalOptions.of(context), action, choice, yes=yes, as_json=as_json))
 
 
 @app.command(
@@ -244,8 +241,8 @@ def delete(
 ) -> None:
     """Delete jobs in any status.
 
-    A run that is under way is cancelled.
+    Deleting a running job cancels its run.
     """
     chosen = options.selector(name, status, older_than, newer_than)
-    choice = bulk.Choice.of(bulk.DELETE, ids, chosen, everything=everything)
-    run(bulk.perform(Settings.of(context), bulk.DELETE, choice, yes=yes, as_json=as_json))
+    choice = bulk.Selection.of(bulk.DELETE, ids, chosen, everything=everything)
+    run(bulk.perform(GlobalOptions.of(context), bulk.DELETE, choice, yes=yes, as_json=as_json))

@@ -1,4 +1,4 @@
-"""`monque local`: a MongoDB of your own."""
+"""`monque local`: a MongoDB server for development."""
 
 import asyncio
 from pathlib import Path
@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from monque_core.cli.connection import Settings
+from monque_core.cli.connection import GlobalOptions
 from monque_core.cli.examples import examples
-from monque_core.cli.output import say
-from monque_core.cli.stopping import stop_requests
+from monque_core.cli.output import print_notice
+from monque_core.cli.stop_signals import stop_requests
 from monque_core.local import LocalMongo
 
 
@@ -26,28 +26,29 @@ def add_to(app: typer.Typer) -> None:
 def local(
     context: typer.Context,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The first port; 0 takes a free one.")
+        int, typer.Option(min=0, max=65535, help="First port; 0 picks a free one.")
     ] = 0,
     path: Annotated[
         Path | None,
-        typer.Option(show_default=False, help="Where the data stays; else it is temporary."),
+        typer.Option(show_default=False, help="Data directory; temporary by default."),
     ] = None,
-    replicas: Annotated[int, typer.Option(min=1, max=7, help="How many servers.")] = 1,
+    replicas: Annotated[int, typer.Option(min=1, max=7, help="Number of replica set members.")] = 1,
 ) -> None:
-    """Run a MongoDB for development until Ctrl-C, and print its URI.
+    """Run a MongoDB for development until Ctrl-C.
 
-    It needs a mongod: that of MONQUE_MONGOD, of PATH, or of the extra monque-core[local].
+    Prints its URI. Needs a mongod executable: from MONQUE_MONGOD, from PATH, or from the extra
+    monque-core[local].
     """
     try:
         mongo = LocalMongo(replicas, path, port)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    asyncio.run(_serve(mongo, Settings.of(context).database or "monque"))
+    asyncio.run(_serve(mongo, GlobalOptions.of(context).database or "monque"))
 
 
 async def _serve(mongo: LocalMongo, database: str) -> None:
     with stop_requests() as stop_requested:
         async with mongo:
             typer.echo(mongo.uri.replace("/?", f"/{database}?"))
-            say("MongoDB is running; Ctrl-C ends it")
+            print_notice("MongoDB is running; press Ctrl-C to stop it")
             await stop_requested.wait()

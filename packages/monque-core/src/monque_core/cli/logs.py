@@ -1,4 +1,4 @@
-"""The log of a worker, for people or for programs."""
+"""The log formats of a worker: text and JSON."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 class LogFormat(StrEnum):
-    """How a line of the log is written."""
+    """The format of log lines."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class LogLevel(StrEnum):
-    """The least important line that is written."""
+    """The lowest level that is logged."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -31,21 +31,21 @@ class LogLevel(StrEnum):
 
 
 class TextFormatter(logging.Formatter):
-    """One line per record, and indented below it the other lines of its message and traceback.
+    """Writes one line per record; further lines of the message and traceback are indented.
 
-    So no text of an exception looks like a record of its own, or changes what a terminal shows.
+    So the text of an exception cannot imitate a record or send control characters to a terminal.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record."""
+        """Return the text of a record."""
         return escape_lines(super().format(record), _INDENT)
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line, with whatever `extra` a call gave."""
+    """Writes one JSON object per line, including the fields of `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record."""
+        """Return the text of a record."""
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -62,12 +62,12 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up_logging(log_format: LogFormat, level: LogLevel) -> None:
-    """Send the log of this process to standard error, in place of what was set up before."""
+    """Log to standard error; replace an earlier configuration."""
     handler = logging.StreamHandler(sys.stderr)
     is_json = log_format is LogFormat.JSON
     handler.setFormatter(JsonFormatter() if is_json else TextFormatter(_TEXT))
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     if level is LogLevel.DEBUG:
-        # The driver tells every command it sends, which drowns everything else.
+        # The driver logs every command at DEBUG, which hides everything else.
         for name in ("pymongo", "asyncio"):
             logging.getLogger(name).setLevel(logging.INFO)

@@ -1,4 +1,4 @@
-"""The way in: run a command, and turn what went wrong into a message and an exit code."""
+"""The entry point: run a command, and turn errors into a message and an exit code."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def main() -> NoReturn:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in {"typer", "rich"}:
             raise
-        sys.exit(_complain(_NO_EXTRA, USAGE))
+        sys.exit(_print_error(_NO_EXTRA, USAGE))
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # As on standard error: a terminal of another encoding must not end a command.
+        # As on standard error: characters that the terminal cannot encode must not fail a command.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app(prog_name="monque")
     except (MonqueError, PyMongoError) as error:
-        sys.exit(_complain(_short(error), _code(error)))
+        sys.exit(_print_error(_short(error), _code(error)))
     sys.exit(0)
 
 
@@ -50,10 +50,10 @@ def _code(error: Exception) -> int:
 
 
 def _short(error: Exception) -> str:
-    """Leave out what the driver knows of the topology, which fills a screen."""
+    """Return the text of an error without the topology description of the driver."""
     return str(error).partition(", Timeout: ")[0].partition(" (configured timeouts:")[0]
 
 
-def _complain(message: str, code: int) -> int:
+def _print_error(message: str, code: int) -> int:
     sys.stderr.write(f"monque: {escape_lines(message)}\n")
     return code

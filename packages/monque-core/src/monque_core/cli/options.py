@@ -12,7 +12,7 @@ from monque_core.jobs.selector import JobSelector
 from monque_core.tasks.selector import TaskSelector
 
 Name = Annotated[
-    str | None, typer.Option("--name", show_default=False, help="Only jobs of this name.")
+    str | None, typer.Option("--name", show_default=False, help="Only jobs with this name.")
 ]
 Statuses = Annotated[
     list[str] | None,
@@ -21,27 +21,27 @@ Statuses = Annotated[
         metavar="STATUS",
         show_default=False,
         help="Only jobs in this status: pending, processing, completed, failed or cancelled; "
-        "may be given again.",
+        "repeatable.",
     ),
 ]
 OlderThan = Annotated[
     times.Age | None,
     typer.Option(
         "--older-than",
-        parser=times.age,
+        parser=times.parse_age,
         metavar="AGE",
         show_default=False,
-        help="Only jobs created longer ago than 7d, 36h, 90m, or before a time.",
+        help="Only jobs created longer ago than this (7d, 36h, 90m), or before this time.",
     ),
 ]
 NewerThan = Annotated[
     times.Age | None,
     typer.Option(
         "--newer-than",
-        parser=times.age,
+        parser=times.parse_age,
         metavar="AGE",
         show_default=False,
-        help="Only jobs created less long ago, or after a time.",
+        help="Only jobs created more recently than this, or after this time.",
     ),
 ]
 TaskName = Annotated[
@@ -52,7 +52,7 @@ Source = Annotated[
     typer.Option(
         "--collection",
         show_default=False,
-        help="Only records of the documents in this collection.",
+        help="Only records of documents in this collection.",
     ),
 ]
 TaskStatuses = Annotated[
@@ -62,7 +62,7 @@ TaskStatuses = Annotated[
         metavar="STATUS",
         show_default=False,
         help="Only records in this status: pending, processing, processing_dirty, completed or "
-        "failed; may be given again.",
+        "failed; repeatable.",
     ),
 ]
 SourceId = Annotated[
@@ -71,48 +71,55 @@ SourceId = Annotated[
         "--source-id",
         metavar="JSON",
         show_default=False,
-        help="Only records of the documents with this _id, as MongoDB Extended JSON.",
+        help="Only records of the document with this _id, as MongoDB Extended JSON.",
     ),
 ]
 Error = Annotated[
     str | None,
-    typer.Option("--error", show_default=False, help="Only records with this in the last error."),
+    typer.Option(
+        "--error", show_default=False, help=("Only records whose last error contains this.")
+    ),
 ]
-Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many at most.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Maximum number of rows.")]
 Cursor = Annotated[
     str | None,
     typer.Option(
-        "--cursor", show_default=False, help="Go on after the page that gave this cursor."
+        "--cursor", show_default=False, help="Continue after the page that printed this cursor."
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a bulk change.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")]
 RunAt = Annotated[
     datetime | None,
     typer.Option(
         "--run-at",
-        parser=times.instant,
+        parser=times.parse_time,
         metavar="TIME",
         show_default=False,
-        help="When it is due, for example 2030-01-31T09:00Z.",
+        help="Due time, for example 2030-01-31T09:00Z.",
     ),
 ]
 Delay = Annotated[
     timedelta | None,
     typer.Option(
         "--delay",
-        parser=times.duration,
+        parser=times.parse_duration,
         metavar="DURATION",
         show_default=False,
-        help="How long from now it is due, for example 15m.",
+        help="Due this long from now, for example 15m.",
     ),
 ]
 UniqueKey = Annotated[
     str | None,
-    typer.Option("--unique-key", show_default=False, help="At most one active job has it."),
+    typer.Option(
+        "--unique-key", show_default=False, help=("At most one active job can have this key.")
+    ),
 ]
 Priority = Annotated[
-    int, typer.Option("--priority", min=0, help="A higher one runs first; 0 is the lowest.")
+    int,
+    typer.Option(
+        "--priority", min=0, help=("Jobs with a higher priority run first; 0 is the lowest.")
+    ),
 ]
 
 
@@ -122,11 +129,11 @@ def selector(
     older_than: times.Age | None,
     newer_than: times.Age | None,
 ) -> JobSelector:
-    """Give the jobs that the options choose."""
+    """Return the selector of the options."""
     try:
         return JobSelector(
             name,
-            statuses or None,  # type: ignore[arg-type]  # it checks them, and suggests for a typo
+            statuses or None,  # type: ignore[arg-type]  # validated in JobSelector
             None if older_than is None else older_than.value,
             None if newer_than is None else newer_than.value,
         )
@@ -141,7 +148,7 @@ def task_selector(
     source_id: str | None,
     error: str | None,
 ) -> TaskSelector:
-    """Give the records of reactive tasks that the options choose."""
+    """Return the selector of the options for task records."""
     chosen: Any = statuses or None
     document = None if source_id is None else read_source_id(source_id)
     try:

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs."""
+"""Output of commands: text for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from monque_core.cli.exit_codes import REFUSED
-from monque_core.cli.payloads import plain
+from monque_core.cli.payloads import to_extended_json
 from monque_core.display import escape, to_json
 from monque_core.jobs.job import JobStatus
 from monque_core.tasks.record import TaskStatus
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from monque_core.jobs.views import QueueStats
     from monque_core.tasks.record import TaskRecord
 
-COLOURS = {
+COLORS = {
     JobStatus.PENDING: "yellow",
     JobStatus.PROCESSING: "cyan",
     JobStatus.COMPLETED: "green",
@@ -34,7 +34,6 @@ COLOURS = {
     "unclaimed": "red",
     "broken": "red",
     "reconciling": "yellow",
-    "nobody": "red",
 }
 
 
@@ -43,35 +42,35 @@ def print_json(value: object) -> None:
     typer.echo(to_json(value))
 
 
-def say(message: str) -> None:
-    """Tell a person something that is no result."""
+def print_notice(message: str) -> None:
+    """Print a message to standard error, apart from the results."""
     typer.echo(escape(message), err=True)
 
 
-def ask(question: str) -> None:
-    """Have a question answered with yes, or refuse to go on."""
+def confirm(question: str) -> None:
+    """Ask for confirmation; exit if the answer is not yes."""
     try:
         if typer.confirm(question, err=True):
             return
-        say("nothing was changed")
+        print_notice("nothing was changed")
     except typer.Abort:
         typer.echo(err=True)
-        say("nothing was changed; give --yes where nobody can answer")
+        print_notice("nothing was changed; without a terminal, confirm with --yes")
     raise typer.Exit(REFUSED)
 
 
 def job_record(job: AnyJob) -> dict[str, Any]:
-    """Give a job as JSON: ids and times as text, durations in seconds; what is unset is absent."""
+    """Return a job as a JSON object: ids and times as text, durations in seconds, no nulls."""
     return _record(job, payloads=("data",))
 
 
 def task_record(task: TaskRecord) -> dict[str, Any]:
-    """Give the record of a reactive task as JSON, in the manner of a job."""
+    """Return the record of a reactive task as a JSON object, like `job_record`."""
     return _record(task, payloads=("source_id", "values"))
 
 
 def stats_record(stats: QueueStats) -> dict[str, Any]:
-    """Give figures as JSON."""
+    """Return statistics as a JSON object."""
     average = stats.average_duration
     return {
         **{status: getattr(stats, status) for status in JobStatus.ALL},
@@ -81,14 +80,14 @@ def stats_record(stats: QueueStats) -> dict[str, Any]:
 
 
 def print_fields(values: Iterable[tuple[str, object]]) -> None:
-    """Print one name and value per line, a value that is no text as JSON."""
+    """Print one name and value per line; values other than text as JSON."""
     pairs = [
         (name, escape(value) if isinstance(value, str) else to_json(value))
         for name, value in values
     ]
     width = max((len(name) for name, _ in pairs), default=0)
     for name, text in pairs:
-        typer.echo(f"{name.ljust(width)}  {coloured(text)}")
+        typer.echo(f"{name.ljust(width)}  {colored(text)}")
 
 
 def first_line(text: str | None) -> str:
@@ -96,10 +95,10 @@ def first_line(text: str | None) -> str:
     return (text or "").strip().partition("\n")[0]
 
 
-def coloured(word: str, text: str | None = None) -> str:
-    """Give a text in the colour of a word that has one."""
-    colour = COLOURS.get(word)
-    return typer.style(text or word, fg=colour) if colour else text or word
+def colored(word: str, text: str | None = None) -> str:
+    """Return a text in the color of a known word, such as a status."""
+    color = COLORS.get(word)
+    return typer.style(text or word, fg=color) if color else text or word
 
 
 def _record(of: Any, payloads: Sequence[str] = ()) -> dict[str, Any]:
@@ -107,20 +106,20 @@ def _record(of: Any, payloads: Sequence[str] = ()) -> dict[str, Any]:
     for field in fields(of):
         value = getattr(of, field.name)
         if field.name in payloads:
-            record[field.name] = plain(value)
+            record[field.name] = to_extended_json(value)
         elif value is not None:
-            record[field.name] = simple(value)
+            record[field.name] = to_json_value(value)
     return record
 
 
-def simple(value: object) -> object:
-    """Give a value as JSON: times as text, durations in seconds, what JSON has not as text."""
+def to_json_value(value: object) -> object:
+    """Return a value for JSON: times and unknown types as text, durations in seconds."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, tuple):
-        return [simple(one) for one in value]
+        return [to_json_value(one) for one in value]
     if is_dataclass(value):
         return _record(value)
     return value if isinstance(value, str | int | float | None) else str(value)

@@ -1,28 +1,31 @@
-"""Adding work: `monque enqueue`, `schedule`, `schedules`, `unschedule`."""
+"""`monque enqueue`, `schedule`, `schedules` and `unschedule`."""
 
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from monque_core.cli import options, times
-from monque_core.cli.connection import Settings, connected, run
+from monque_core.cli.connection import GlobalOptions, connected, run
 from monque_core.cli.examples import examples
 from monque_core.cli.exit_codes import REFUSED
-from monque_core.cli.output import ask, job_record, print_json, say
+from monque_core.cli.output import confirm, job_record, print_json, print_notice
 from monque_core.cli.payloads import read_payload
 from monque_core.cli.tables import Fit, print_table
 from monque_core.display import escape
 from monque_core.jobs.job import AnyJob, JobStatus
 
+if TYPE_CHECKING:
+    from monque_core.jobs.draft import EnqueueOptions
+
 UNCLAIMED_AFTER = timedelta(minutes=1)
 _FIT = Fit(optional=("NEXT RUN", "TIMEZONE"), elastic={"NAME": 12, "KEY": 12})
 
-JobName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the job.")]
+JobName = Annotated[str, typer.Argument(metavar="NAME", help="Job name.")]
 Payload = Annotated[
     str,
     typer.Argument(
-        metavar="JSON", help="The data, as MongoDB Extended JSON; - reads it from stdin."
+        metavar="JSON", help="Job data as MongoDB Extended JSON; - reads standard input."
     ),
 ]
 
@@ -57,24 +60,26 @@ def enqueue(
     max_retries: Annotated[
         int | None,
         typer.Option(
-            min=1, show_default=False, help="Runs in all, the first included; else the worker's."
+            min=1,
+            show_default=False,
+            help=("Maximum number of runs, the first included; by default that of the worker."),
         ),
     ] = None,
     timeout: Annotated[
         timedelta | None,
         typer.Option(
-            parser=times.duration,
+            parser=times.parse_duration,
             metavar="DURATION",
             show_default=False,
-            help="The longest run; else the worker's.",
+            help="Maximum duration of a run; by default that of the worker.",
         ),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Store a job, to be run at once or later."""
+    """Enqueue a job."""
     if delay is not None and run_at is not None:
         raise typer.BadParameter("give --delay or --run-at, not both")
-    wanted: dict[str, Any] = {
+    wanted: EnqueueOptions = {
         "delay": delay,
         "run_at": run_at,
         "unique_key": unique_key,
@@ -84,62 +89,65 @@ def enqueue(
     }
 
     async def store() -> AnyJob:
-        async with connected(Settings.of(context), creates_indexes=True) as connection:
+        async with connected(GlobalOptions.of(context), creates_indexes=True) as connection:
             return await connection.monque.enqueue(name, payload, **wanted)
 
     payload = read_payload(data)
-    _tell_stored(run(store()), as_json=as_json)
+    _print_stored(run(store()), as_json=as_json)
 
 
 def schedule(
     context: typer.Context,
     cron: Annotated[
-        str, typer.Argument(metavar="CRON", help="Five fields, or @hourly and the like; quote it.")
+        str,
+        typer.Argument(
+            metavar="CRON", help=("Five cron fields in quotes, or a nickname such as @hourly.")
+        ),
     ],
     name: JobName,
     data: Payload = "null",
-    timezone: Annotated[str, typer.Option(help="The time zone of the expression.")] = "UTC",
+    timezone: Annotated[str, typer.Option(help="Time zone of the cron expression.")] = "UTC",
     unique_key: options.UniqueKey = None,
     priority: options.Priority = 0,
     as_json: options.Json = False,
 ) -> None:
-    """Store a job that runs at every tick of a cron expression.
+    """Create or update a schedule.
 
-    The same call a second time changes nothing. With --unique-key, another expression, time zone
-    or payload changes the schedule that has the key.
+    Repeating the same command changes nothing. With --unique-key, a different expression, time zone
+    or payload updates the schedule with that key.
     """
 
     async def store() -> AnyJob:
-        async with connected(Settings.of(context), creates_indexes=True) as connection:
+        async with connected(GlobalOptions.of(context), creates_indexes=True) as connection:
             return await connection.monque.schedule(
                 cron, name, payload, unique_key=unique_key, timezone=timezone, priority=priority
             )
 
     payload = read_payload(data)
-    _tell_stored(run(store()), as_json=as_json)
+    _print_stored(run(store()), as_json=as_json)
 
 
-def _tell_stored(job: AnyJob, *, as_json: bool) -> None:
+def _print_stored(job: AnyJob, *, as_json: bool) -> None:
     if as_json:
         print_json(job_record(job))
         return
-    known = " (it was there already)" if job.deduplicated else ""
-    typer.echo(f"{job.id} {escape(job.name)} is due at {times.shown(job.next_run_at)}{known}")
+    known = " (it already existed)" if job.deduplicated else ""
+    typer.echo(f"{job.id} {escape(job.name)} is due at {times.format_time(job.next_run_at)}{known}")
 
 
 def schedules(
     context: typer.Context, name: options.Name = None, as_json: options.Json = False
 ) -> None:
-    """List the schedules, with their next run.
+    """List schedules and their next run.
 
-    A schedule is unclaimed if it is overdue by more than a minute: no worker has its name.
+    A schedule is "unclaimed" if it is overdue by more than a minute: no worker handles its name.
     """
-    found, now = run(_schedules(Settings.of(context), name))
+    found, now = run(_schedules(GlobalOptions.of(context), name))
     if as_json:
         print_json([job_record(job) | {"state": state(job, now)} for job in found])
         return
     if not found:
-        say("there is no schedule")
+        print_notice("no schedules")
         return
     print_table(
         ("NAME", "CRON", "TIMEZONE", "NEXT RUN", "", "STATE", "KEY"),
@@ -148,8 +156,8 @@ def schedules(
                 job.name,
                 job.repeat_interval,
                 job.timezone or "UTC",
-                times.shown(job.next_run_at),
-                times.away(job.next_run_at, now),
+                times.format_time(job.next_run_at),
+                times.format_relative(job.next_run_at, now),
                 state(job, now),
                 _key(job),
             )
@@ -160,7 +168,7 @@ def schedules(
 
 
 def state(job: AnyJob, now: datetime) -> str:
-    """Tell what a schedule does: it waits for its time, runs, is due, or nobody claims it."""
+    """Return the state of a schedule: waiting, due, running or unclaimed."""
     if job.status == JobStatus.PROCESSING:
         return "running"
     if job.next_run_at > now:
@@ -173,7 +181,7 @@ def _key(job: AnyJob) -> str:
     return "(derived)" if key.startswith("monque:") else key
 
 
-async def _schedules(settings: Settings, name: str | None) -> tuple[list[AnyJob], datetime]:
+async def _schedules(settings: GlobalOptions, name: str | None) -> tuple[list[AnyJob], datetime]:
     async with connected(settings) as connection:
         return await connection.monque.get_schedules(name), connection.now()
 
@@ -187,24 +195,26 @@ def unschedule(
     yes: options.Yes = False,
     as_json: options.Json = False,
 ) -> None:
-    """Remove the schedules of a name.
+    """Remove the schedules of a job name.
 
-    One that runs finishes its run and does not come back.
+    A current run finishes, and no further run follows.
     """
-    removed = run(_unschedule(Settings.of(context), name, unique_key, yes=yes))
+    removed = run(_unschedule(GlobalOptions.of(context), name, unique_key, yes=yes))
     if as_json:
         print_json({"removed": removed})
     elif removed:
         typer.echo(f"{removed} schedule(s) removed")
     if not removed:
-        say("there is no such schedule")
+        print_notice("no matching schedule")
         raise typer.Exit(REFUSED)
 
 
-async def _unschedule(settings: Settings, name: str, unique_key: str | None, *, yes: bool) -> int:
+async def _unschedule(
+    settings: GlobalOptions, name: str, unique_key: str | None, *, yes: bool
+) -> int:
     async with connected(settings) as connection:
         if unique_key is None and not yes:
             count = len(await connection.monque.get_schedules(name))
             if count > 1:
-                ask(f"remove {count} schedules of {name}?")
+                confirm(f"remove {count} schedules of {name}?")
         return await connection.monque.unschedule(name, unique_key)

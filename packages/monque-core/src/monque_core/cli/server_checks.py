@@ -1,4 +1,4 @@
-"""What `monque doctor` asks the server about itself."""
+"""The checks of `monque doctor` for the MongoDB server."""
 
 from __future__ import annotations
 
@@ -7,84 +7,88 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pymongo.errors import OperationFailure
 
-from monque_core.cli.findings import OK, PROBLEM, WARNING, Finding, check
-from monque_core.cli.times import brief
+from monque_core.cli.checks import OK, PROBLEM, WARNING, CheckResult, check
+from monque_core.cli.times import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from monque_core.cli.findings import Check, Database
+    from monque_core.cli.checks import Check, Database
 
 _OLDEST_SERVER = [6, 0]
 _SMALL_OFFSET = timedelta(seconds=2)
 
 
 @check("server")
-async def check_version(db: Database, _collection: str) -> list[Finding]:
-    """Ask whether the server is new enough."""
+async def check_version(db: Database, _collection: str) -> list[CheckResult]:
+    """Check the server version."""
     build = await db.command("buildInfo")
     version = f"MongoDB {build['version']}"
     if build["versionArray"][:2] < _OLDEST_SERVER:
-        return [Finding(PROBLEM, "server", version, "upgrade to MongoDB 6.0 or newer")]
-    return [Finding(OK, "server", version)]
+        return [CheckResult(PROBLEM, "server", version, "upgrade to MongoDB 6.0 or newer")]
+    return [CheckResult(OK, "server", version)]
 
 
 @check("topology")
-async def check_topology(db: Database, _collection: str) -> list[Finding]:
-    """Ask whether there are change streams and transactions, and a primary."""
+async def check_topology(db: Database, _collection: str) -> list[CheckResult]:
+    """Check that there are change streams, transactions and a primary."""
     hello = await db.command("hello")
     if hello.get("msg") == "isdbgrid":
-        return [Finding(OK, "topology", "a sharded cluster")]
+        return [CheckResult(OK, "topology", "a sharded cluster")]
     if "setName" not in hello:
-        advice = "make it a replica set, of one member if need be: see docs/production.md"
-        message = "a standalone server: workers poll, and there are no transactions"
-        return [Finding(WARNING, "topology", message, advice)]
+        advice = "convert it to a replica set, even with one member; see docs/production.md"
+        message = "a standalone server: no change streams, so workers poll, and no transactions"
+        return [CheckResult(WARNING, "topology", message, advice)]
     members = len(hello.get("hosts", []))
     message = f"the replica set {hello['setName']} with {members} member(s)"
     if not hello.get("isWritablePrimary"):
-        advice = "leave directConnection out of the URI, and name all members in it"
-        return [Finding(PROBLEM, "topology", f"{message}, and this one is no primary", advice)]
-    return [Finding(OK, "topology", message)]
+        advice = "remove directConnection from the URI, and list all members in it"
+        return [
+            CheckResult(
+                PROBLEM, "topology", f"{message}, and this member is not the primary", advice
+            )
+        ]
+    return [CheckResult(OK, "topology", message)]
 
 
 @check("write concern")
-async def check_write_concern(db: Database, _collection: str) -> list[Finding]:
-    """Ask whether a write survives the loss of the primary."""
+async def check_write_concern(db: Database, _collection: str) -> list[CheckResult]:
+    """Check that a write survives the loss of the primary."""
     concern: dict[str, Any] = db.write_concern.document or await _default_write_concern(db)
     if not concern:
-        return [Finding(OK, "write concern", "the server's default")]
+        return [CheckResult(OK, "write concern", "the server's default")]
     words = ", ".join(f"{key}: {value}" for key, value in concern.items())
-    advice = "leave w out of the URI, or make it majority"
+    advice = "remove w from the URI, or set it to majority"
     if concern.get("w", "majority") == 1 and "setName" in await db.command("hello"):
         message = f"{words}: a failover can lose jobs and outcomes"
-        return [Finding(WARNING, "write concern", message, advice)]
-    return [Finding(OK, "write concern", words)]
+        return [CheckResult(WARNING, "write concern", message, advice)]
+    return [CheckResult(OK, "write concern", words)]
 
 
 async def _default_write_concern(db: Database) -> dict[str, Any]:
-    """Give the cluster's default, or nothing where it cannot be asked for."""
+    """Return the default of the cluster; empty if it cannot be read."""
     try:
         defaults = await db.client.admin.command("getDefaultRWConcern")
     except OperationFailure:
-        # A standalone server has none, and not every user may ask.
+        # A standalone server has none, and the user may lack the right to read it.
         return {}
     concern: dict[str, Any] = defaults.get("defaultWriteConcern") or {}
     return {key: value for key, value in concern.items() if key == "w"}
 
 
 @check("clock")
-async def check_clock(db: Database, _collection: str) -> list[Finding]:
-    """Ask whether this machine and the server agree on the time."""
+async def check_clock(db: Database, _collection: str) -> list[CheckResult]:
+    """Check that this machine and the server agree on the time."""
     asked = datetime.now(UTC)
     server: datetime = (await db.command("hello"))["localTime"]
     answered = datetime.now(UTC)
     offset = server.astimezone(UTC) - (asked + (answered - asked) / 2)
     which = "ahead of" if offset > timedelta() else "behind"
-    message = f"the server is {brief(offset)} {which} this machine"
+    message = f"the server is {format_duration(offset)} {which} this machine"
     if abs(offset) > _SMALL_OFFSET:
-        advice = "Monque goes by the server's clock; keep NTP running on both"
-        return [Finding(WARNING, "clock", message, advice)]
-    return [Finding(OK, "clock", message)]
+        advice = "monque uses the clock of the server; run NTP on both"
+        return [CheckResult(WARNING, "clock", message, advice)]
+    return [CheckResult(OK, "clock", message)]
 
 
 SERVER_CHECKS: Final[Sequence[Check]] = (

@@ -1,13 +1,13 @@
-"""`monque stats`: how many jobs there are."""
+"""`monque stats`: the number of jobs by name and status."""
 
 import typer
 
 from monque_core.cli import options
-from monque_core.cli.connection import Settings, connected, run
+from monque_core.cli.connection import GlobalOptions, connected, run
 from monque_core.cli.examples import examples
-from monque_core.cli.output import print_json, say, stats_record
+from monque_core.cli.output import print_json, print_notice, stats_record
 from monque_core.cli.tables import Fit, print_table
-from monque_core.cli.times import brief
+from monque_core.cli.times import format_duration
 from monque_core.jobs.job import JobStatus
 from monque_core.jobs.views import QueueStats
 
@@ -22,17 +22,17 @@ def add_to(app: typer.Typer) -> None:
 
 
 def stats(context: typer.Context, name: options.Name = None, as_json: options.Json = False) -> None:
-    """Count the jobs of each name and status.
+    """Count jobs by name and status.
 
-    AVERAGE is the time from claim to completion, over all completed jobs that are still stored.
+    AVERAGE: mean time from claim to completion of the completed jobs that are still stored.
     """
-    by_name, total = run(_count(Settings.of(context), name))
+    by_name, total = run(_count(GlobalOptions.of(context), name))
     if as_json:
         queues = {queue: stats_record(figures) for queue, figures in by_name.items()}
         print_json({"queues": queues, "total": stats_record(total)})
         return
     if not by_name:
-        say("there are no jobs")
+        print_notice("no jobs")
         return
     print_table(
         ("NAME", *(status.upper() for status in JobStatus.ALL), "AVERAGE"),
@@ -45,13 +45,15 @@ def stats(context: typer.Context, name: options.Name = None, as_json: options.Js
 
 
 def stats_row(name: str, figures: QueueStats) -> tuple[object, ...]:
-    """Give figures as a row of a table."""
+    """Return statistics as a table row."""
     average = figures.average_duration
     counts = (getattr(figures, status) for status in JobStatus.ALL)
-    return (name, *counts, "" if average is None else brief(average))
+    return (name, *counts, "" if average is None else format_duration(average))
 
 
-async def _count(settings: Settings, name: str | None) -> tuple[dict[str, QueueStats], QueueStats]:
+async def _count(
+    settings: GlobalOptions, name: str | None
+) -> tuple[dict[str, QueueStats], QueueStats]:
     async with connected(settings) as connection:
         total = await connection.monque.get_queue_stats(name)
         if name is not None:

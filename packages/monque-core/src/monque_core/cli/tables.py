@@ -1,4 +1,4 @@
-"""Tables of text that fit the terminal."""
+"""Text tables that fit the terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import typer
 
-from monque_core.cli.output import coloured
+from monque_core.cli.output import colored
 from monque_core.display import cut, escape
 
 if TYPE_CHECKING:
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     Cell: TypeAlias = str | int
 
 _GAP = 2
-_LONGEST_IN_A_FILE = 60
+_MAX_WIDTH_IN_FILES = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How a table gives way to a narrow terminal."""
+    """How a table adapts to a narrow terminal."""
 
     optional: Sequence[str] = ()
-    """Headings of the columns that are left out, the first one first."""
+    """Columns that may be dropped, in this order."""
     elastic: Mapping[str, int] = field(default_factory=dict)
-    """Headings of the columns whose texts are cut, and to how many characters at the utmost."""
+    """Columns whose text may be cut, each with its minimum width."""
 
 
 class Table:
-    """Headings and rows; numbers stay numbers, anything else is text without control characters."""
+    """Headings and rows; cells are numbers, or text without control characters."""
 
     def __init__(self, headings: Sequence[str], rows: Iterable[Row], fit: Fit) -> None:
         self.headings = list(headings)
@@ -47,11 +47,11 @@ class Table:
         return [max(len(str(cell)) for cell in column) for column in columns]
 
     def fits(self, width: int) -> bool:
-        """Whether no column has to be left out, and none to be cut below its least width."""
+        """Whether the table fits without dropping a column or cutting below a minimum width."""
         return _total(self._least_widths()) <= width
 
     def fitted(self, width: int) -> Table:
-        """Return the table in at most this width, or as near to it as its `Fit` allows."""
+        """Return the table reduced to this width, as far as its `Fit` allows."""
         table = self
         for heading in self._fit.optional:
             if table.fits(width):
@@ -60,10 +60,10 @@ class Table:
         return table._cut(table._widths_within(width))
 
     def shortened(self) -> Table:
-        """Return the table for a file, in which nothing but very long texts is cut."""
+        """Return the table for a file or pipe, where only very long text is cut."""
         return self._cut(
             [
-                _LONGEST_IN_A_FILE if heading in self._fit.elastic else width
+                _MAX_WIDTH_IN_FILES if heading in self._fit.elastic else width
                 for heading, width in zip(self.headings, self.widths, strict=True)
             ]
         )
@@ -90,7 +90,7 @@ class Table:
         ]
 
     def _widths_within(self, total: int) -> list[int]:
-        """Return the least widths, and what is left over given to the first columns first."""
+        """Return the minimum widths, with spare space given to the first columns first."""
         widths = self._least_widths()
         for index, wanted in enumerate(self.widths):
             spare = max(0, total - _total(widths))
@@ -99,9 +99,9 @@ class Table:
 
 
 def print_table(headings: Sequence[str], *choices: Iterable[Row], fit: Fit | None = None) -> None:
-    """Print aligned columns; numbers to the right, known words in their colour on a terminal.
+    """Print aligned columns: numbers right-aligned, known words in color on a terminal.
 
-    If the rows are given in several forms, the first one is printed that fits the terminal.
+    If the rows are given in several forms, print the first that fits the terminal.
     """
     tables = [Table(headings, rows, fit or Fit()) for rows in choices]
     if sys.stdout.isatty():
@@ -119,8 +119,8 @@ def _line(row: Sequence[Cell], widths: Sequence[int]) -> str:
     for cell, width in zip(row, widths, strict=True):
         text = str(cell)
         blanks = " " * (width - len(text))
-        # Outside of the colour, or those at the end of the line would stay.
-        texts.append(coloured(text) + blanks if isinstance(cell, str) else blanks + text)
+        # Pad outside of the color codes, so that `rstrip` works.
+        texts.append(colored(text) + blanks if isinstance(cell, str) else blanks + text)
     return (" " * _GAP).join(texts).rstrip()
 
 

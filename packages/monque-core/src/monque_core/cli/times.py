@@ -1,4 +1,4 @@
-"""Durations and points in time, as they are typed and shown."""
+"""Parse and format durations and times."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _DURATION = "a duration such as 90s, 15m, 1h30m or 7d"
 _INSTANT = "a time with its zone, such as 2030-01-31T09:00Z or 2030-01-31T09:00+01:00"
 
 
-def duration(text: str) -> timedelta:
-    """Read `1h30m` and the like; a number alone is seconds."""
+def parse_duration(text: str) -> timedelta:
+    """Parse a duration such as `1h30m`; a plain number is seconds."""
     try:
         if _SECONDS.fullmatch(text):
             return timedelta(seconds=float(text))
@@ -37,8 +37,8 @@ def duration(text: str) -> timedelta:
         raise typer.BadParameter(f"{brief_repr(text)} is too long") from None
 
 
-def instant(text: str) -> datetime:
-    """Read a point in time, which must have a time zone."""
+def parse_time(text: str) -> datetime:
+    """Parse a time, which must have a time zone."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -58,25 +58,25 @@ class Age:
     value: datetime | timedelta
 
 
-def age(text: str) -> Age:
-    """Read an age."""
+def parse_age(text: str) -> Age:
+    """Parse a duration or a time."""
     if re.match(r"\d{4}-", text):
-        return Age(instant(text))
+        return Age(parse_time(text))
     try:
-        return Age(duration(text))
+        return Age(parse_duration(text))
     except typer.BadParameter:
         raise typer.BadParameter(
             f"{brief_repr(text)} is neither {_DURATION}, nor {_INSTANT}"
         ) from None
 
 
-def shown(moment: datetime) -> str:
-    """Write a point in time so that it can be typed again."""
+def format_time(moment: datetime) -> str:
+    """Format a time so that it can be typed again."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def brief(length: timedelta) -> str:
-    """Write a duration with one or two units."""
+def format_duration(length: timedelta) -> str:
+    """Format a duration with one or two units."""
     seconds = abs(length.total_seconds())
     if seconds < 1:
         return f"{seconds * 1000:.0f}ms"
@@ -94,6 +94,10 @@ def brief(length: timedelta) -> str:
     return f"{whole}s"
 
 
-def away(moment: datetime, now: datetime) -> str:
-    """Tell how far a point in time is from now."""
-    return f"in {brief(moment - now)}" if moment > now else f"{brief(now - moment)} ago"
+def format_relative(moment: datetime, now: datetime) -> str:
+    """Format a time relative to now."""
+    return (
+        f"in {format_duration(moment - now)}"
+        if moment > now
+        else (f"{format_duration(now - moment)} ago")
+    )

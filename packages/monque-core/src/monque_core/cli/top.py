@@ -1,4 +1,4 @@
-"""`monque top`: the queue as it works."""
+"""`monque top`: a live view of queues and running jobs."""
 
 import asyncio
 import os
@@ -12,22 +12,22 @@ from typing import Annotated
 
 import typer
 
-from monque_core.cli.connection import Connection, Settings, connected, run
+from monque_core.cli.connection import Connection, GlobalOptions, connected, run
 from monque_core.cli.examples import examples
 from monque_core.cli.output import print_fields
 from monque_core.cli.reactive import STATS_FIT as TASKS_FIT
 from monque_core.cli.reactive import STATS_HEADINGS, planning_fields
 from monque_core.cli.reactive import stats_row as task_row
 from monque_core.cli.stats import STATS_FIT, stats_row
-from monque_core.cli.stopping import SIGNALS
+from monque_core.cli.stop_signals import SIGNALS
 from monque_core.cli.tables import Fit, print_table
-from monque_core.cli.times import brief
+from monque_core.cli.times import format_duration
 from monque_core.jobs.job import AnyJob, JobStatus
 from monque_core.jobs.views import QueueStats, QueueView
 from monque_core.tasks.views import ReactiveStats
 
 RUNNING_HEADINGS = ("RUNNING", "NAME", "FOR", "HEARD", "BY")
-# A narrow terminal cuts the instance, never the id that one wants to copy.
+# A narrow terminal cuts the instance, never the id, which users copy.
 RUNNING_FIT = Fit(elastic={"NAME": 12, "BY": 8})
 _MOST_RUNNING = 100
 
@@ -40,23 +40,27 @@ def add_to(app: typer.Typer) -> None:
 def top(
     context: typer.Context,
     interval: Annotated[
-        float, typer.Option(min=0.1, max=3600, help="Seconds between two looks.")
+        float, typer.Option(min=0.1, max=3600, help="Seconds between updates.")
     ] = 2.0,
     once: Annotated[
-        bool, typer.Option("--once", help="Print one look and end, as without a terminal.")
+        bool, typer.Option("--once", help="Print once and exit; the default without a terminal.")
     ] = False,
 ) -> None:
-    """Watch queues, reactive tasks and running jobs live.
+    """Watch queues, reactive tasks and running jobs.
 
-    q or Ctrl-C ends it.
+    Press q or Ctrl-C to quit.
     """
     is_live = not once and sys.stdin.isatty() and sys.stdout.isatty()
-    run(_watch(Settings.of(context), interval) if is_live else _look_once(Settings.of(context)))
+    run(
+        _watch(GlobalOptions.of(context), interval)
+        if is_live
+        else _print_once(GlobalOptions.of(context))
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What one look at the collection has shown."""
+class QueueSnapshot:
+    """The state of a collection at one moment."""
 
     views: list[QueueView]
     total: QueueStats
@@ -65,13 +69,13 @@ class Look:
     database: str
     now: datetime
     at: float
-    """Seconds of the monotonic clock."""
+    """Monotonic time in seconds."""
 
-    def rate_since(self, before: "Look | None", name: str | None = None) -> float | None:
-        """Give the completed jobs per second since another look, of a name or all."""
+    def rate_since(self, before: "QueueSnapshot | None", name: str | None = None) -> float | None:
+        """Return the completed jobs per second since another snapshot, for a name or all."""
         if before is None:
             return None
-        # Retention may have deleted more jobs than were completed.
+        # Retention may delete more jobs than are completed.
         done = max(0, self._completed(name) - before._completed(name))
         return done / (self.at - before.at)
 
@@ -81,8 +85,8 @@ class Look:
         return sum(view.stats.completed for view in self.views if view.name == name)
 
 
-async def look(connection: Connection) -> Look:
-    """Look at the collection."""
+async def take_snapshot(connection: Connection) -> QueueSnapshot:
+    """Return the current state of the collection."""
     monque = connection.monque
     views = await monque.get_queue_view_summaries()
     total = await monque.get_queue_stats()
@@ -90,12 +94,12 @@ async def look(connection: Connection) -> Look:
     running.sort(key=_claimed)
     reactive = await monque.get_reactive_stats()
     database, now = connection.db.name, connection.now()
-    return Look(views, total, running, reactive, database, now, time.monotonic())
+    return QueueSnapshot(views, total, running, reactive, database, now, time.monotonic())
 
 
-async def _look_once(settings: Settings) -> None:
+async def _print_once(settings: GlobalOptions) -> None:
     async with connected(settings) as connection:
-        seen = await look(connection)
+        seen = await take_snapshot(connection)
     print_table(
         ("NAME", *(status.upper() for status in JobStatus.ALL), "AVERAGE"),
         [
@@ -119,37 +123,43 @@ async def _look_once(settings: Settings) -> None:
 
 
 def running_row(job: AnyJob, now: datetime) -> tuple[str, ...]:
-    """Give a job that runs as a row: since when, when its owner was last heard of, and who."""
-    heard = "" if job.last_heartbeat is None else f"{brief(now - job.last_heartbeat)} ago"
-    return (str(job.id), job.name, brief(now - _claimed(job)), heard, job.claimed_by or "")
+    """Return a running job as a table row: run time, last heartbeat, instance."""
+    heard = "" if job.last_heartbeat is None else f"{format_duration(now - job.last_heartbeat)} ago"
+    return (
+        str(job.id),
+        job.name,
+        format_duration(now - _claimed(job)),
+        heard,
+        job.claimed_by or "",
+    )
 
 
 def _claimed(job: AnyJob) -> datetime:
     return job.claimed_at or job.locked_at or job.updated_at
 
 
-async def _watch(settings: Settings, interval: float) -> None:
-    from monque_core.cli.screen import Screen  # noqa: PLC0415  # rich takes its time
+async def _watch(settings: GlobalOptions, interval: float) -> None:
+    from monque_core.cli.live_screen import LiveScreen  # noqa: PLC0415  # slow import
 
-    before: Look | None = None
+    before: QueueSnapshot | None = None
     async with connected(settings) as connection:
-        seen = await look(connection)
-        with _quit_requests() as quit_requested, Screen() as screen:
+        seen = await take_snapshot(connection)
+        with _quit_requests() as quit_requested, LiveScreen() as screen:
             while True:
                 screen.show(seen, before)
                 with suppress(TimeoutError):
                     await asyncio.wait_for(quit_requested.wait(), interval)
                     return
-                before, seen = seen, await look(connection)
+                before, seen = seen, await take_snapshot(connection)
 
 
 @contextmanager
 def _quit_requests() -> Iterator[asyncio.Event]:
-    """Give what is set by q, Ctrl-C or SIGTERM; keys are read one by one and not shown."""
+    """Yield an event that is set by q, Ctrl-C or SIGTERM; read keys without echo."""
     requested = asyncio.Event()
     loop = asyncio.get_running_loop()
     if sys.platform == "win32":
-        # Ctrl-C ends it there as it ends any program.
+        # Ctrl-C raises KeyboardInterrupt there.
         yield requested
         return
     import termios  # noqa: PLC0415  # not on Windows

@@ -12,12 +12,12 @@ from typing import Annotated
 import typer
 
 from monque_core import event_loop
-from monque_core.cli.connection import Settings
+from monque_core.cli.connection import GlobalOptions
 from monque_core.cli.examples import examples
 from monque_core.cli.logs import LogFormat, LogLevel, set_up_logging
-from monque_core.cli.stopping import stop_requests
-from monque_core.cli.supervision import Supervision
-from monque_core.cli.target import AnyMonque, open_target
+from monque_core.cli.stop_signals import stop_requests
+from monque_core.cli.worker_channel import WorkerEnd
+from monque_core.cli.worker_target import AnyMonque, open_target
 from monque_core.monque import Monque
 from monque_core.scheduler.succession import Instance
 
@@ -44,14 +44,12 @@ def worker(
         typer.Argument(
             metavar="MODULE:ATTRIBUTE",
             show_default=False,
-            help="A Monque, a SyncMonque, a container, or a function that gives one.",
+            help="A Monque, a SyncMonque, a container, or a function that returns one.",
         ),
     ],
-    processes: Annotated[
-        int, typer.Option(min=1, help="How many processes, each with its own event loop.")
-    ] = 1,
+    processes: Annotated[int, typer.Option(min=1, help="Number of worker processes.")] = 1,
     reload: Annotated[
-        bool, typer.Option("--reload", help="Start anew when a source file changes.")
+        bool, typer.Option("--reload", help="Restart when a source file changes.")
     ] = False,
     reload_dirs: Annotated[
         list[Path] | None,
@@ -60,28 +58,28 @@ def worker(
             exists=True,
             file_okay=False,
             show_default=False,
-            help="Where to look for changes; by default the current directory.",
+            help="Directory to watch; by default the current one. Repeatable.",
         ),
     ] = None,
-    log_format: Annotated[LogFormat, typer.Option(help="How the log is written.")] = LogFormat.TEXT,
+    log_format: Annotated[LogFormat, typer.Option(help="Log format.")] = LogFormat.TEXT,
     log_level: Annotated[
-        LogLevel, typer.Option(help="What is logged; debug tells of every job.")
+        LogLevel, typer.Option(help="Log level; debug logs every job.")
     ] = LogLevel.INFO,
 ) -> None:
-    """Run jobs until SIGTERM or SIGINT, then finish those that run.
+    """Run jobs until SIGTERM or SIGINT.
 
-    A second signal ends it at once. With --processes, a process that dies is replaced. The module
-    is looked for in the current directory too, and finds --uri, --database and --collection in the
-    environment, as MONQUE_URI, MONQUE_DATABASE and MONQUE_COLLECTION.
+    The first signal finishes the running jobs, a second one exits immediately. With --processes, a
+    process that dies is replaced. The current directory is on the import path. The module can read
+    --uri, --database and --collection from MONQUE_URI, MONQUE_DATABASE and MONQUE_COLLECTION.
     """
-    _hand_on(Settings.of(context))
+    _export_options(GlobalOptions.of(context))
     set_up_logging(log_format, log_level)
     if processes == 1 and not reload:
         event_loop.run(_serve(target))
         return
     if sys.platform == "win32":
-        raise typer.BadParameter("--processes and --reload need a POSIX system")
-    from monque_core.cli.supervisor import supervise  # noqa: PLC0415  # not for a single process
+        raise typer.BadParameter("--processes and --reload are not supported on Windows")
+    from monque_core.cli.supervisor import supervise  # noqa: PLC0415  # only for several processes
 
     own = [sys.executable, "-P", "-m", "monque_core.cli", "worker", target]
     command = [*own, "--log-format", log_format, "--log-level", log_level]
@@ -89,8 +87,8 @@ def worker(
     raise typer.Exit(asyncio.run(supervise(command, processes, directories)))
 
 
-def _hand_on(settings: Settings) -> None:
-    """Let the module and child processes see the global options."""
+def _export_options(settings: GlobalOptions) -> None:
+    """Set environment variables for the module and for child processes."""
     os.environ["MONQUE_COLLECTION"] = settings.collection
     if settings.uri:
         os.environ["MONQUE_URI"] = settings.uri
@@ -99,23 +97,23 @@ def _hand_on(settings: Settings) -> None:
 
 
 async def _serve(target: str) -> None:
-    supervision = Supervision.inherited()
-    with stop_requests(supervision) as stop_requested:
+    channel = WorkerEnd.inherited()
+    with stop_requests(channel) as stop_requested:
         stack = AsyncExitStack()
         try:
-            monque = await _opened(target, stack, stop_requested)
+            monque = await _open(target, stack, stop_requested)
             if monque is not None:
-                await _work(monque, stop_requested, supervision)
+                await _run_until_stopped(monque, stop_requested, channel)
         finally:
             await _close(stack)
 
 
-async def _opened(
+async def _open(
     target: str, stack: AsyncExitStack, stop_requested: asyncio.Event
 ) -> AnyMonque | None:
-    """Open the target, whose start may wait for MongoDB; None if a stop is requested first."""
-    asking = asyncio.create_task(stop_requested.wait())
-    # Opened in this very task: what an application enters in one task it must leave in the same.
+    """Open the target, which may wait for MongoDB; return None if a stop is requested first."""
+    stop_wait = asyncio.create_task(stop_requested.wait())
+    # Open in this task: a context manager must be entered and exited in the same task.
     limit = asyncio.timeout(None)
 
     def give_up(_: object) -> None:
@@ -123,41 +121,41 @@ async def _opened(
 
     try:
         async with limit:
-            asking.add_done_callback(give_up)
+            stop_wait.add_done_callback(give_up)
             try:
                 return await open_target(target, stack)
             finally:
-                asking.remove_done_callback(give_up)
+                stop_wait.remove_done_callback(give_up)
     except TimeoutError:
         if not limit.expired():
             raise
         logger.info("stopped before it was up")
         return None
     finally:
-        asking.cancel()
+        stop_wait.cancel()
 
 
-async def _work(
-    monque: AnyMonque, stop_requested: asyncio.Event, supervision: Supervision | None
+async def _run_until_stopped(
+    monque: AnyMonque, stop_requested: asyncio.Event, channel: WorkerEnd | None
 ) -> None:
-    """Run jobs until it is requested to stop."""
+    """Run jobs until a stop is requested."""
     _log_jobs(monque)
-    asking = asyncio.create_task(stop_requested.wait())
-    starting = asyncio.create_task(_start(monque, supervision))
+    stop_wait = asyncio.create_task(stop_requested.wait())
+    starting = asyncio.create_task(_start(monque, channel))
     try:
-        await asyncio.wait([starting, asking], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([starting, stop_wait], return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             starting.result()
-            await asking
+            await stop_wait
     finally:
-        asking.cancel()
+        stop_wait.cancel()
         await _stop(monque, starting)
 
 
 async def _close(stack: AsyncExitStack) -> None:
-    """Leave what the application opened, but not for long.
+    """Close what the application opened, with a time limit.
 
-    PyMongo's async client waits 20 seconds and more for a server that does not answer.
+    The async client of PyMongo waits more than 20 seconds for a server that does not respond.
     """
     limit = asyncio.timeout(_CLOSING_SECONDS)
     try:
@@ -167,17 +165,17 @@ async def _close(stack: AsyncExitStack) -> None:
         if not limit.expired():
             raise
         logger.warning(
-            "what the application opened is not closed after %g s; exiting without",
+            "the application did not close within %g s; exiting anyway",
             _CLOSING_SECONDS,
         )
 
 
-async def _start(monque: AnyMonque, supervision: Supervision | None) -> None:
-    if supervision is not None:
-        if supervision.dead:
-            await _take_over(monque, supervision.dead)
-        # Before it claims anything that somebody might have to recover.
-        supervision.report(monque._instance)
+async def _start(monque: AnyMonque, channel: WorkerEnd | None) -> None:
+    if channel is not None:
+        if channel.dead:
+            await _take_over(monque, channel.dead)
+        # Report before the first claim, which somebody may have to recover.
+        channel.report(monque._instance)
     if isinstance(monque, Monque):
         await monque.start()
     else:
@@ -193,7 +191,7 @@ async def _take_over(monque: AnyMonque, dead: Sequence[Instance]) -> None:
 
 async def _stop(monque: AnyMonque, starting: asyncio.Task[None]) -> None:
     if isinstance(monque, Monque):
-        # It may be waiting out the lease of a predecessor that died.
+        # The start may be waiting for the lease of a dead predecessor.
         starting.cancel()
         await asyncio.wait([starting])
         await monque.stop()
@@ -203,7 +201,7 @@ async def _stop(monque: AnyMonque, starting: asyncio.Task[None]) -> None:
 
 
 def _log_jobs(monque: AnyMonque) -> None:
-    """Tell of every job, if that is wanted: failures are logged anyway."""
+    """Log every job at level DEBUG; failures are logged anyway."""
     if logger.isEnabledFor(logging.DEBUG):
         monque.on("job:start", lambda event: logger.debug("%s %s", event.job.name, event.job.id))
         monque.on(

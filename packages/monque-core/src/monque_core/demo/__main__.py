@@ -7,28 +7,28 @@ import sys
 from typing import TYPE_CHECKING
 
 from monque_core import event_loop
-from monque_core.demo.show import perform
-from monque_core.demo.view import Lines
+from monque_core.demo.demo import run_demo
+from monque_core.demo.view import PlainView
 from monque_core.errors import MonqueConnectionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from monque_core.demo.show import Report
+    from monque_core.demo.demo import Report
     from monque_core.demo.view import View
 
 _NO_RICH = (
-    "The live view needs rich (pip install 'monque-core[demo]'); here are plain lines instead."
+    "The live view needs rich (pip install 'monque-core[demo]'); printing plain lines instead."
 )
 _FAILED, _CANNOT_START, _INTERRUPTED = 1, 2, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demonstration and give the exit code: 0 if every job ran exactly once."""
+    """Run the demonstration; return the exit code, 0 if every job ran exactly once."""
     options = _parse(arguments)
-    print("Starting a MongoDB of our own …", flush=True)
+    print("Starting a temporary MongoDB …", flush=True)
     try:
-        report = event_loop.run(perform(options.seconds, _choose_view(plain=options.plain)))
+        report = event_loop.run(run_demo(options.seconds, _choose_view(plain=options.plain)))
     except MonqueConnectionError as error:
         print(error, file=sys.stderr)
         return _CANNOT_START
@@ -36,21 +36,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("Interrupted before the jobs were finished.", file=sys.stderr)
         return _INTERRUPTED
     _print_summary(report)
-    return 0 if report.verdict.is_good else _FAILED
+    return 0 if report.result.is_good else _FAILED
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m monque_core.demo",
-        description="Watch jobs flow through a MongoDB of your own. Ends by itself; fails if a "
-        "job was lost or ran twice.",
+        description="Watch jobs run on a temporary MongoDB. Ends by itself; fails if a job was "
+        "lost or ran twice.",
     )
     parser.add_argument(
-        "--seconds", type=_seconds, default=20.0, help="how long jobs are enqueued (default: 20)"
+        "--seconds",
+        type=_seconds,
+        default=20.0,
+        help=("how many seconds to enqueue jobs (default: 20)"),
     )
-    parser.add_argument(
-        "--plain", action="store_true", help="print lines even if this is a terminal"
-    )
+    parser.add_argument("--plain", action="store_true", help="print lines even on a terminal")
     return parser.parse_args(arguments)
 
 
@@ -63,30 +64,30 @@ def _seconds(text: str) -> float:
 
 def _choose_view(*, plain: bool) -> Callable[[], View]:
     if plain or not sys.stdout.isatty():
-        return Lines
+        return PlainView
     try:
         from rich.console import Console  # noqa: PLC0415  # rich is optional
 
-        from monque_core.demo.screen import Screen  # noqa: PLC0415  # it needs rich
+        from monque_core.demo.live_view import LiveView  # noqa: PLC0415  # it needs rich
     except ModuleNotFoundError:
         print(_NO_RICH, file=sys.stderr)
-        return Lines
+        return PlainView
     console = Console()
-    return Lines if console.is_dumb_terminal else lambda: Screen(console)
+    return PlainView if console.is_dumb_terminal else lambda: LiveView(console)
 
 
 def _print_summary(report: Report) -> None:
     counts = ", ".join(f"{jobs:,} {status}" for status, jobs in sorted(report.counts.items()))
-    meter = report.meter
+    metrics = report.metrics
     print()
     print(f"Summary after {report.seconds:.1f} s")
     print(f"  {report.total:,} jobs enqueued; in the collection: {counts}")
-    print(f"  {meter.retried.total():,} failed runs were tried again")
-    print(f"  {report.ticks} run(s) of the schedule, which stays pending for its next minute")
-    print(f"  {meter.average_rate:.0f} jobs/s on average; due to running {meter.latency()}")
-    if meter.errors:
-        print(f"  {meter.errors} unexpected error(s)")
-    print(f"  {report.verdict}")
+    print(f"  {metrics.retried.total():,} failed runs were retried")
+    print(f"  {report.schedule_runs} run(s) of the schedule, which is pending for the next minute")
+    print(f"  {metrics.average_rate:.0f} jobs/s on average; due to running {metrics.latency()}")
+    if metrics.errors:
+        print(f"  {metrics.errors} unexpected error(s)")
+    print(f"  {report.result}")
 
 
 if __name__ == "__main__":

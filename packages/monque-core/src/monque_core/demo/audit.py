@@ -1,4 +1,4 @@
-"""The books of the demonstration: what was enqueued, what ran, and whether they agree."""
+"""The audit of the demonstration: compares what was enqueued with what ran."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AuditResult:
     """The jobs that did not run exactly once."""
 
     lost: frozenset[ObjectId]
-    doubled: frozenset[ObjectId]
+    duplicated: frozenset[ObjectId]
 
     @property
     def is_good(self) -> bool:
-        """Tell whether every job ran exactly once."""
-        return not self.lost and not self.doubled
+        """Whether every job ran exactly once."""
+        return not self.lost and not self.duplicated
 
     def __str__(self) -> str:
         if self.is_good:
             return "No job was lost and none ran twice."
-        return f"{len(self.lost)} job(s) lost, {len(self.doubled)} ran more than once."
+        return f"{len(self.lost)} job(s) lost, {len(self.duplicated)} ran more than once."
 
 
 class Audit:
-    """Counts the runs of every job; one that failed and was tried again is no second run."""
+    """Counts the successful runs of every job."""
 
     def __init__(self) -> None:
         self._enqueued: set[ObjectId] = set()
@@ -46,15 +46,15 @@ class Audit:
         self._runs: Counter[tuple[ObjectId, datetime | None]] = Counter()
 
     def enqueued(self, jobs: Iterable[AnyJob]) -> None:
-        """Note jobs that have to run once."""
+        """Record jobs that must run once."""
         self._enqueued.update(job.id for job in jobs)
 
     def scheduled(self, job: AnyJob) -> None:
-        """Note a job that has to run once at each of its ticks."""
+        """Record a job that must run once per occurrence."""
         self._schedules.add(job.id)
 
     async def count_run(self, job: AnyJob, call_next: Callable[..., Awaitable[object]]) -> object:
-        """Count a run unless it fails: a middleware."""
+        """Count a run unless it fails; a middleware."""
         occurrence = (job.id, job.next_run_at if job.is_recurring else None)
         self._runs[occurrence] += 1
         try:
@@ -67,30 +67,30 @@ class Audit:
 
     @property
     def total(self) -> int:
-        """Tell how many jobs have to run once."""
+        """Return the number of jobs that must run once."""
         return len(self._enqueued)
 
     @property
     def outstanding(self) -> int:
-        """Tell how many of them have not succeeded yet."""
+        """Return the number of jobs that have not succeeded yet."""
         return len(self._enqueued - self._done)
 
     @property
-    def ticks(self) -> int:
-        """Tell how many occurrences of schedules succeeded."""
-        return sum(1 for (_, tick), runs in self._runs.items() if tick is not None and runs)
+    def schedule_runs(self) -> int:
+        """Return the number of successful runs of schedules."""
+        return sum(1 for (_, run_at), runs in self._runs.items() if run_at is not None and runs)
 
-    async def check(self, collection: AsyncCollection[dict[str, Any]]) -> Verdict:
-        """Compare the books with what is stored, after the last run."""
+    async def check(self, collection: AsyncCollection[dict[str, Any]]) -> AuditResult:
+        """Compare the counts with the collection, after the last run."""
         lost = self._enqueued | self._schedules
-        doubled = {job_id for (job_id, _), runs in self._runs.items() if runs > 1}
+        duplicated = {job_id for (job_id, _), runs in self._runs.items() if runs > 1}
         fields = {"status": 1, "claims": 1, "failCount": 1, "repeatInterval": 1}
         async for document in collection.find({}, fields):
             job_id = document["_id"]
-            waits = "repeatInterval" in document and document["status"] == JobStatus.PENDING
-            if waits or (document["status"] == JobStatus.COMPLETED and job_id in self._done):
+            is_scheduled = "repeatInterval" in document and document["status"] == JobStatus.PENDING
+            if is_scheduled or (document["status"] == JobStatus.COMPLETED and job_id in self._done):
                 lost.discard(job_id)
-            # Every claim ends in an outcome; one more than that was a run nobody heard of.
+            # Every claim has one outcome; an extra claim is a run that was not counted.
             if document.get("claims", 0) > document["failCount"] + 1:
-                doubled.add(job_id)
-        return Verdict(frozenset(lost), frozenset(doubled))
+                duplicated.add(job_id)
+        return AuditResult(frozenset(lost), frozenset(duplicated))

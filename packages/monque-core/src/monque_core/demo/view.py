@@ -1,4 +1,4 @@
-"""What the demonstration shows, as plain lines: one per second, for pipes and log files."""
+"""Views of the demonstration, and the plain one: a line per second, for pipes and logs."""
 
 from __future__ import annotations
 
@@ -11,53 +11,53 @@ from monque_core.jobs.job import JobStatus
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from monque_core.demo.meter import Meter
+    from monque_core.demo.metrics import DemoMetrics
 
-_LINE_GAP = 1.0
+_LINE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """One moment of the demonstration."""
+class DemoSnapshot:
+    """The state of the demonstration at one moment."""
 
     phase: str
     counts: Mapping[str, int]
-    """How many jobs the collection holds in each status."""
-    meter: Meter
-    next_tick_in: float
-    """Seconds until the schedule fires."""
+    """The number of jobs in each status."""
+    metrics: DemoMetrics
+    next_run_in: float
+    """Seconds until the next run of the schedule."""
 
 
 class View(Protocol):
-    """Something that shows pictures until it is closed."""
+    """Shows snapshots until it is closed."""
 
-    def show(self, picture: Picture) -> None:
-        """Show this moment in place of the one before."""
+    def show(self, snapshot: DemoSnapshot) -> None:
+        """Show a snapshot in place of the previous one."""
         ...
 
     def close(self) -> None:
-        """Leave the last picture and show no more."""
+        """Keep the last snapshot and stop."""
         ...
 
 
-class Lines:
-    """A plain line per second."""
+class PlainView:
+    """Prints one line per second."""
 
     def __init__(self) -> None:
         self._next = 0.0
 
-    def show(self, picture: Picture) -> None:
-        """Print a line if the last one is a second old."""
-        meter = picture.meter
-        if meter.elapsed < self._next:
+    def show(self, snapshot: DemoSnapshot) -> None:
+        """Print a line if the last one is at least a second old."""
+        metrics = snapshot.metrics
+        if metrics.elapsed < self._next:
             return
-        self._next = meter.elapsed + _LINE_GAP
-        counts = "  ".join(f"{status} {picture.counts.get(status, 0)}" for status in JobStatus.ALL)
-        latency = meter.recent_latency()
-        speed = f"{meter.rate:.0f} jobs/s, due to running {latency or 'not measured yet'}"
-        print(f"{meter.elapsed:5.1f} s  {picture.phase}  {counts}  {speed}")
-        if meter.recent:
-            print(f"         last event: {meter.recent[-1].strip()}")
+        self._next = metrics.elapsed + _LINE_SECONDS
+        counts = "  ".join(f"{status} {snapshot.counts.get(status, 0)}" for status in JobStatus.ALL)
+        latency = metrics.recent_latency()
+        speed = f"{metrics.rate:.0f} jobs/s, due to running {latency or 'not measured yet'}"
+        print(f"{metrics.elapsed:5.1f} s  {snapshot.phase}  {counts}  {speed}")
+        if metrics.recent:
+            print(f"         last event: {metrics.recent[-1].strip()}")
         sys.stdout.flush()
 
     def close(self) -> None:

@@ -1,10 +1,10 @@
-"""When a cron expression fires: its wall-clock times as instants, by the rules of a time zone.
+"""When a cron expression fires in a time zone, daylight saving time included.
 
-- A wall time the clock skips runs at the first instant after the gap, once for all it skipped.
-- A wall time the clock shows twice runs the first time only.
-- An hour field that starts with `*` follows real time instead: it runs both times. `*` itself has
-  nothing to catch up with after a gap either, since no hour of real time is missing there. `*/2`
-  names its hours, and a skipped one runs after the gap: for `0 */2`, two real hours after the last.
+- A wall time that the clock skips runs at the first instant after the gap, once for the whole gap.
+- A wall time that the clock shows twice runs the first time only.
+- An hour field that starts with `*` runs both times that the clock shows. After a gap, `*` runs as
+  usual, because no hour of real time is missing. `*/2` names hours, and a skipped one runs after
+  the gap.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from zoneinfo import ZoneInfo, available_timezones
 from monque_core.display import brief_repr
 from monque_core.errors import InvalidJobError
 from monque_core.jobs.cron_expression import parse_cron
-from monque_core.jobs.rules import check_aware
 from monque_core.texts import is_text
+from monque_core.validation import check_aware
 
 if TYPE_CHECKING:
     from datetime import datetime, tzinfo
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def next_cron_run(cron: str, after: datetime, timezone: str = "UTC") -> datetime:
-    """Give the first instant strictly after `after` at which `cron` fires, in UTC.
+    """Return the first instant strictly after `after` at which `cron` fires, in UTC.
 
     The fields are read on the wall clock of `timezone`, an IANA name.
     """
@@ -44,7 +44,7 @@ def next_cron_run(cron: str, after: datetime, timezone: str = "UTC") -> datetime
 
 
 def check_cron(cron: str, timezone: str = "UTC") -> None:
-    """Refuse an expression that cannot be read or never fires, and an unknown time zone."""
+    """Raise for an expression that cannot be read or never fires, and for an unknown time zone."""
     parse_cron(cron)
     _find_zone(timezone)
 
@@ -90,9 +90,9 @@ def _offset(moment: datetime) -> timedelta:
 
 
 def _end_of_gap(first: datetime, second: datetime) -> datetime:
-    """Find the instant at which the clock skips a wall time, given with either `fold`."""
+    """Return the instant at which the clock skips a wall time, given with either `fold`."""
     zone, wall = first.tzinfo, first.replace(tzinfo=None)
-    # Read by the offset of after the gap, a skipped time lies before it, and the other way round.
+    # With the offset after the gap, a skipped time lies before the gap; with the one before, after.
     earliest, latest = second.astimezone(UTC), first.astimezone(UTC)
 
     def is_past(seconds: int) -> bool:
@@ -123,7 +123,8 @@ def _explain_zone(timezone: str) -> str:
     names = sorted(available_timezones())
     if not names:
         return (
-            f"timezone={brief_repr(timezone)} is unknown as no zones are installed: install tzdata"
+            f"timezone={brief_repr(timezone)} is not known because no time zones are installed: "
+            "install tzdata"
         )
     # Etc/GMT+1 is an hour west of Greenwich, so it is no suggestion for GMT+1.
     cities = {name.rpartition("/")[2]: name for name in names if not name.startswith("Etc/")}

@@ -1,10 +1,10 @@
-"""What a cron expression says: the wall-clock seconds it matches, without any time zone.
+"""The wall-clock times that a cron expression matches, without any time zone.
 
-Accepted is what the parser of `@monque/core` for Node accepts, with the same meaning: five fields,
-a sixth for seconds in front of them, fewer fields (those in front are `*` then), or one of ten
-shorthands. When neither day nor weekday is `*` or `?`, a day that matches either will do. `H` is
-refused: Node draws a new value for it at every tick, so that no two readers agree. Whatever else
-croniter knows is refused, too.
+The syntax is that of `@monque/core` for Node, with the same meaning: five fields, a sixth for
+seconds in front of them, fewer fields (the missing ones in front are `*`), or one of ten
+shorthands. When neither day nor weekday is `*` or `?`, a day that matches either one matches. `H`
+is refused: Node draws a new value for it at every tick, so that no two readers agree. Other syntax
+of croniter is refused, too.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _LONGEST_DAY: Final = {2: 29, 4: 30, 6: 30, 9: 30, 11: 30}
 
 @dataclass(frozen=True, slots=True)
 class CronExpression:
-    """The values each field allows."""
+    """A parsed expression: the values that each field allows."""
 
     text: str
     """The expression as it is stored: read alike by every parser, the one for Node included."""
@@ -100,7 +100,7 @@ class CronExpression:
 
 
 def parse_cron(cron: object) -> CronExpression:
-    """Read an expression that fires now and then; raise `InvalidCronError` for any other."""
+    """Return a parsed expression; raise `InvalidCronError` if it cannot be read or never fires."""
     if not is_text(cron):
         raise InvalidCronError(cron, f"it is of type {type(cron).__name__}, not str")
     if len(cron) > _LONGEST_TEXT:
@@ -126,7 +126,7 @@ def _parse(cron: str) -> CronExpression:
     if weekday.is_wildcard and not day.last_day:
         _check_days(cron, day, month)
     fields = [second, minute, hour, day, month, weekday]
-    # Seconds are written down only where they were given: most readers of cron know five fields.
+    # Seconds are stored only if they were given: most parsers know five fields only.
     written = fields if len(texts) == len(_FIELDS) else fields[-_ORDINARY_FIELDS:]
     return CronExpression(
         text=cron.strip() if is_shorthand else " ".join(field.text for field in written),
@@ -150,7 +150,7 @@ def _expand_shorthand(cron: str) -> str:
 
 
 def _check_days(cron: str, day: CronField, month: CronField) -> None:
-    """Refuse days that none of the months has."""
+    """Raise for days that none of the months has."""
     earliest = min(day.values)
     if all(earliest > _LONGEST_DAY.get(each, 31) for each in month.values):
         raise InvalidCronError(

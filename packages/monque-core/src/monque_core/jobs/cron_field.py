@@ -1,4 +1,4 @@
-"""One field of a cron expression: the values it allows, and its text as every parser reads it.
+"""One field of a cron expression: the values it allows, and its text for every parser.
 
 A field is a list of numbers, names (`JAN`, `mon`), `*` or `?`, ranges and steps. `5/15` in the
 minutes is `5-59/15`, and Sunday is 0 or 7. The day field knows `L`, the last day of the month; the
@@ -11,8 +11,6 @@ import re
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
-
-from croniter import CroniterError, croniter
 
 from monque_core.errors import InvalidCronError
 
@@ -48,7 +46,7 @@ _NTH_WEEKDAY: Final = re.compile(rf"(?P<weekday>[*?]|{_VALUE})#(?P<nth>[1-5])")
 
 @dataclass(frozen=True, slots=True)
 class CronField:
-    """What one field allows."""
+    """A parsed field."""
 
     text: str
     """The field without duplicate values, which Node's parser refuses."""
@@ -67,7 +65,7 @@ class CronField:
 
 
 def parse_field(cron: str, kind: FieldKind, text: str) -> CronField:
-    """Return what a field says; raise `InvalidCronError` for what cannot be read."""
+    """Return a parsed field; raise `InvalidCronError` if it cannot be read."""
     if kind is FieldKind.WEEKDAY and (match := _NTH_WEEKDAY.fullmatch(text)):
         weekdays = _expand_item(cron, kind, match["weekday"])
         return CronField(text, frozenset(weekdays), nth=int(match["nth"]))
@@ -94,8 +92,8 @@ def parse_field(cron: str, kind: FieldKind, text: str) -> CronField:
 def _expand_item(cron: str, kind: FieldKind, item: str) -> set[int]:
     """Return the values of one element of a field's list.
 
-    Ranges are not left to croniter, which takes one of a single value (`9-9`, `23/2`) for the
-    whole field.
+    Croniter is not asked for ranges: it reads one of a single value (`9-9`, `23/2`) as the whole
+    field.
     """
     name = kind.name.lower()
     match = _ITEM.fullmatch(item)
@@ -104,7 +102,7 @@ def _expand_item(cron: str, kind: FieldKind, item: str) -> set[int]:
     low, high, step = match.group("low", "high", "step")
     if step is not None and int(step) == 0:
         raise InvalidCronError(cron, f"{item!r} in the {name} field has a step of zero")
-    first, last = (0, 7) if kind is FieldKind.WEEKDAY else croniter.RANGES[kind]
+    first, last = _limits(kind)
     if low is not None:
         first = _read_value(cron, kind, low)
         last = last if step is not None else first
@@ -119,7 +117,7 @@ def _expand_item(cron: str, kind: FieldKind, item: str) -> set[int]:
 
 
 def _ends_with_sunday_as_zero(kind: FieldKind, item: str) -> bool:
-    """Whether a range ends with a Sunday other than 7, which only reads backwards elsewhere."""
+    """Whether a range ends with Sunday as 0 or SUN, which Node reads as a backward range."""
     end = item.partition("/")[0].partition("-")[2].lower()
     return kind is FieldKind.WEEKDAY and (end == "sun" or (end != "" and not end.strip("0")))
 
@@ -127,12 +125,12 @@ def _ends_with_sunday_as_zero(kind: FieldKind, item: str) -> bool:
 def _explain_item(kind: FieldKind, item: str) -> str:
     problem = f"{item!r} in the {kind.name.lower()} field"
     if "H" in item:
-        return f"{problem} stands for a value that nobody knows beforehand: write the number"
+        return f"{problem} stands for a random value that no two programs agree on: write a number"
     return f"{problem} is not a number, name, range, step or '*'"
 
 
 def _spelled_out(values: set[int]) -> list[str]:
-    """Write values down one by one, neighbors as ranges."""
+    """Return values as text, consecutive ones as ranges."""
     starts = sorted(value for value in values if value - 1 not in values)
     ends = sorted(value for value in values if value + 1 not in values)
     return [
@@ -141,7 +139,16 @@ def _spelled_out(values: set[int]) -> list[str]:
     ]
 
 
+def _limits(kind: FieldKind) -> tuple[int, int]:
+    """Return the lowest and the highest value of a field."""
+    from croniter import croniter  # noqa: PLC0415  # slow to import, and only schedules need it
+
+    return (0, 7) if kind is FieldKind.WEEKDAY else croniter.RANGES[kind]
+
+
 def _read_value(cron: str, kind: FieldKind, text: str) -> int:
+    from croniter import CroniterError, croniter  # noqa: PLC0415  # as above
+
     fields = ["*"] * len(FieldKind)
     fields[kind] = text
     try:

@@ -1,4 +1,4 @@
-"""Opaque places in an ordered list of jobs."""
+"""Opaque cursors of an ordered list of jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bson.errors import BSONError
 from monque_core.errors import InvalidCursorError
 
 _DIGEST_LENGTH = 16
-# Another program may have stored a date that Python has none for.
+# Another program may have stored a date that Python cannot represent.
 _JSON = json_util.JSONOptions(
     tz_aware=True, tzinfo=UTC, datetime_conversion=DatetimeConversion.DATETIME_AUTO
 )
@@ -25,7 +25,7 @@ _JSON = json_util.JSONOptions(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A job's place in an order: the value it is sorted by, then its id."""
+    """The place of a job in an order: the value it is sorted by, then its id."""
 
     value: Any
     id: Any
@@ -35,8 +35,8 @@ class Place:
 class Cursor:
     """The first and the last place of a page.
 
-    An empty page is at an edge of the list: `last` is then still before its `end`, or `first`
-    after its `begin`.
+    An empty page is at an edge of the list: after `last` at the `end`, or before `first` at the
+    `begin`.
     """
 
     first: Place
@@ -44,22 +44,22 @@ class Cursor:
     edge: Literal["begin", "end"] | None = None
 
     def encode(self, list_id: str) -> str:
-        """Write it as a text that belongs to one list, that is, to its filter and order."""
+        """Return the cursor as text that is valid for one list, that is, one filter and order."""
         ends = [self.first.value, self.first.id, self.last.value, self.last.id, self.edge]
         body = json_util.dumps(ends, separators=(",", ":")).encode()
         return _text(_digest(body, list_id) + body)
 
     @classmethod
     def decode(cls, text: object, list_id: str) -> Cursor:
-        """Read the text of a cursor of this list."""
+        """Return the cursor of a text; raise `InvalidCursorError` if it is not one of this list."""
         if not isinstance(text, str):
-            raise InvalidCursorError(f"a cursor is a text, not {type(text).__name__}")
+            raise InvalidCursorError(f"a cursor must be a text, not {type(text).__name__}")
         try:
             sealed = base64.urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4))
         except (binascii.Error, UnicodeEncodeError, ValueError):
             raise _unknown(text) from None
         if _text(sealed) != text:
-            # Base64 has several spellings, of which only ours is one of ours.
+            # Base64 has several spellings of the same bytes; only the canonical one is accepted.
             raise _unknown(text)
         digest, body = sealed[:_DIGEST_LENGTH], sealed[_DIGEST_LENGTH:]
         if digest != _digest(body, list_id):
@@ -82,6 +82,6 @@ def _digest(body: bytes, list_id: str) -> bytes:
 
 def _unknown(text: str) -> InvalidCursorError:
     return InvalidCursorError(
-        f"the cursor {text[:40]!r} is none of this list: it was changed, or made with another "
-        "filter or sort; begin again without one"
+        f"the cursor {text[:40]!r} does not belong to this query: it was changed, or returned for "
+        "another filter or sort; begin again without a cursor"
     )

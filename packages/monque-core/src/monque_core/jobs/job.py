@@ -1,4 +1,7 @@
-"""The job as Python sees it."""
+"""The job, as the application sees it.
+
+Its fields are described in `monque_core.jobs.fields`.
+"""
 
 from __future__ import annotations
 
@@ -51,18 +54,18 @@ class Job(Generic[T]):
     unique_key: str | None = None
     claim_token: ObjectId | None = None
     claimed_at: datetime | None = None
-    """When it was claimed last; it stays when the claim ends."""
+    """When it was claimed last; kept after the claim."""
     claims: int = 0
     priority: int = 0
     max_retries: int | None = None
-    """Runs in all, the first one included; None leaves it to the instance."""
+    """Runs in all, the first one included; None is the limit of the instance."""
     timeout: timedelta | None = None
     deduplicated: bool = field(default=False, compare=False)
     """Whether `enqueue` or `schedule` returned a job that was already there."""
 
     @property
     def is_recurring(self) -> bool:
-        """Tell whether the job returns to pending at its next cron tick."""
+        """Whether the job becomes pending again at its next cron tick."""
         return self.repeat_interval is not None
 
 
@@ -70,7 +73,7 @@ AnyJob: TypeAlias = Job[Any]
 
 
 def twin(job: AnyJob) -> AnyJob:
-    """Give an equal job that can be changed by itself, several times faster than `replace`."""
+    """Return a copy of a job, several times faster than `dataclasses.replace`."""
     other: AnyJob = object.__new__(Job)
     other.__dict__ = job.__dict__.copy()
     return other

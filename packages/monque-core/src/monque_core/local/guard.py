@@ -1,4 +1,4 @@
-"""The owner's end of the guard process."""
+"""The guard process, as its owner controls it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Guard:
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            # Ctrl-C in a terminal goes to the whole group; ending the servers is up to the owner.
+            # Ctrl-C in a terminal goes to the whole process group; the owner ends the servers.
             start_new_session=True,
         )
         assert isinstance(self._process.stdin, io.FileIO)
@@ -60,7 +60,7 @@ class Guard:
         return code
 
     def signal(self, key: str, number: int) -> None:
-        """Send the process a signal; one that has ended gets none."""
+        """Send a signal to the process, unless it has ended."""
         self._ask({"do": "signal", "key": key, "signal": number})
 
     def suspend(self, key: str) -> None:
@@ -73,11 +73,11 @@ class Guard:
             return
         self._end()
         if self._temporary:
-            # Gone by now, unless the guard itself was killed.
+            # The guard process has removed it, unless it was killed.
             shutil.rmtree(self.path, ignore_errors=True)
 
     def abandon(self) -> None:
-        """Let go of what belongs to the parent of a forked process."""
+        """Close the pipe in the child of a fork; the processes belong to the parent."""
         self._requests.close()
 
     def _end(self) -> None:
@@ -123,5 +123,5 @@ def _abandon_all() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    # A forked child inherits the pipe; kept open there, it would hide the owner's end.
+    # A forked child inherits the pipe. Kept open there, the pipe would outlive the owner.
     os.register_at_fork(after_in_child=_abandon_all)

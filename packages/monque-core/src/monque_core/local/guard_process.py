@@ -1,9 +1,9 @@
-"""The process that starts every `mongod` and outlives its owner just long enough to end them.
+"""The process that starts every `mongod`, and ends them when its owner has ended.
 
-It is run by file name in an isolated interpreter, so it imports nothing but the standard library.
-Its standard input is a pipe from the owner. However the owner ends, that pipe closes; then the
-guard ends its children, removes the directory if it is a temporary one, and exits. Until then each
-line on the pipe is a request (JSON), answered by one line on standard output.
+It runs by file name in an isolated interpreter, so it imports only the standard library. Its
+standard input is a pipe from the owner. Each line on the pipe is a request in JSON; the reply is
+one line on standard output. When the owner ends, however it ends, the pipe closes. The guard
+process then ends its children, removes the directory if it is temporary, and exits.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ GRACE_SECONDS = 20
 
 
 class Children:
-    """The processes started on request, by the key the owner gave them."""
+    """The processes that were started, by the key of the owner."""
 
     def __init__(self) -> None:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def handle(self, request: dict[str, Any]) -> int | None:
-        """Carry out one request; answer with a process id, an exit code or nothing."""
+        """Execute one request, and return a process id, an exit code or None."""
         key = request["key"]
         match request["do"]:
             case "launch":
@@ -47,7 +47,7 @@ class Children:
                 raise ValueError(f"unknown request {unknown!r}")
 
     def end(self, *, gracefully: bool) -> None:
-        """End all of them and return when they are gone."""
+        """End all processes, and return when they have ended."""
         alive = [process for process in self._processes.values() if process.poll() is None]
         if gracefully:
             for process in alive:
@@ -75,15 +75,15 @@ class Children:
 
     def _suspend(self, process: subprocess.Popen[bytes]) -> None:
         process.send_signal(signal.SIGSTOP)
-        # The signal takes effect in its own time. macOS has no waitid before Python 3.13.
+        # The signal takes effect asynchronously. macOS has no waitid before Python 3.13.
         if hasattr(os, "waitid") and process.poll() is None:
             os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
 
 def _die_with_parent() -> None:
-    """Ask Linux to kill the child should even the guard be killed.
+    """Make Linux kill this child if the guard process is killed.
 
-    The request holds until the thread that forked ends, which is why the guard has only one.
+    This holds until the thread that forked ends, so the guard process has only one thread.
     """
     parent_death_signal = 1
     ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)
@@ -101,12 +101,12 @@ def _serve(children: Children) -> None:
 
 
 def _answer(reply: dict[str, Any]) -> None:
-    # Unbuffered: a reply the owner no longer wants must not turn into a complaint at exit.
+    # Unbuffered: a reply that nobody reads must not raise an error at exit.
     os.write(sys.stdout.fileno(), json.dumps(reply).encode() + b"\n")
 
 
 def main(kept_path: str | None) -> None:
-    """Serve the owner until it is gone; without a path to keep, make and remove a directory."""
+    """Serve the owner until it ends; without a path, use a temporary directory."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     path = kept_path or tempfile.mkdtemp(prefix="monque-")

@@ -1,4 +1,4 @@
-"""What a `mongod` writes about itself."""
+"""Reading the log of a `mongod`."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _SEVERE = ("E", "F")
 
 
 class Log:
-    """The log file of one server, read from where its latest run began."""
+    """The log file of one server, read from the beginning of its latest run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._start = 0
 
     def begin(self) -> None:
-        """Take what comes from here on as the latest run."""
+        """Begin a new run at the end of the file."""
         self._start = self.path.stat().st_size if self.path.exists() else 0
 
     def says_listening(self) -> bool:
-        """Tell whether the server accepts connections."""
+        """Whether the server accepts connections."""
         return _LISTENING in self._latest()
 
     def explanation(self) -> str:
-        """Return what explains the end of the run: its errors, or else the last lines."""
+        """Return why the run ended: its errors, or the last lines if there are none."""
         lines = self._latest().splitlines()
         entries = [_parse(line) for line in lines]
         severe = [
@@ -46,7 +46,7 @@ class Log:
 
 
 def _parse(line: str) -> dict[str, Any] | None:
-    """Read a line as the JSON that mongod logs; the loader and the shell write plain text."""
+    """Return a log entry; None for plain text, which the dynamic loader and the shell write."""
     try:
         entry = json.loads(line)
     except ValueError:

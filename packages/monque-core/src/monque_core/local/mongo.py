@@ -1,4 +1,4 @@
-"""`LocalMongo`: a MongoDB to start and stop."""
+"""`LocalMongo`, a MongoDB that applications and tests start and stop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PORT_ATTEMPTS = 5
 class LocalMongo:
     """Real `mongod` processes on loopback, as a replica set, for development and tests.
 
-    Use it as a context manager, in a coroutine or without one:
+    Use it as a context manager, with or without asyncio:
 
         async with LocalMongo() as mongo:
             client = AsyncMongoClient(mongo.uri)
@@ -36,10 +36,11 @@ class LocalMongo:
         with LocalMongo(replicas=3) as mongo:
             client = MongoClient(mongo.uri)
 
-    The processes never outlive their owner, also when it is killed. Without a `path` the data is
-    in a temporary directory that goes with them; with one it is kept, and found again by the next
-    start on that path. `port` is the first of as many as there are replicas; 0 takes free ones.
-    `standalone=True` gives a server without a replica set: no change streams, no transactions.
+    The processes never outlive their owner, even if it is killed. Without a `path`, the data is in
+    a temporary directory that is removed at the end. With a `path`, the data is kept there, and the
+    next start on the same path uses it. The replicas listen on `port` and the ports after it; 0
+    means any free ports. `standalone=True` starts a server without a replica set: it has no change
+    streams and no transactions.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class LocalMongo:
         _check_integer("port", port, 0, _MAX_PORT - replicas + 1)
         if standalone and replicas != 1:
             raise ValueError(
-                f"replicas={replicas} with standalone=True: a standalone server is a single one"
+                f"replicas={replicas} with standalone=True: a standalone server has one replica"
             )
         if path is not None and not isinstance(path, str | os.PathLike):
             raise TypeError(f"path must be a path or None, not {brief_repr(path)}")
@@ -78,7 +79,7 @@ class LocalMongo:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """Its processes, each of which can be stopped, killed, suspended and started."""
+        """The processes, each of which can be stopped, killed, suspended and started."""
         nodes = self._nodes
         if not nodes:
             raise MonqueError(
@@ -106,7 +107,7 @@ class LocalMongo:
             self._finalizer = weakref.finalize(self, guard.close)
 
     def stop(self) -> None:
-        """End the processes and remove what was temporary; without effect when not running."""
+        """End the processes and remove a temporary directory; does nothing if it is not running."""
         with self._lock:
             if self._finalizer:
                 self._finalizer()
@@ -129,7 +130,7 @@ class LocalMongo:
         try:
             await asyncio.to_thread(self.start)
         except asyncio.CancelledError:
-            # The thread goes on starting; stop() waits for it, and nobody else would call it.
+            # The thread continues to start; stop() waits for it.
             await asyncio.shield(asyncio.to_thread(self.stop))
             raise
         return self
@@ -178,7 +179,7 @@ class LocalMongo:
             except PortTakenError:
                 if self._port:
                     raise
-                # Somebody was faster between the choice of the port and the start of the server.
+                # Another program took the port before the server could.
                 node.port = free_port()
                 node.launch()
         return node.wait_until_listening()

@@ -19,7 +19,7 @@ _START_SECONDS = 60.0
 _STOP_SECONDS = 30.0
 _LOOK_SECONDS = 0.01
 _PORT_TAKEN = 48
-# Windows has no SIGKILL; to terminate is to kill there.
+# Windows has no SIGKILL; SIGTERM kills there.
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 _OPTIONS = (
@@ -28,19 +28,19 @@ _OPTIONS = (
     # With less, the server refuses documents of the largest size.
     "--wiredTigerCacheSizeGB=1",
     "--setParameter=diagnosticDataCollectionEnabled=false",
-    # A server told to end waits this long for its clients to notice; 15 s unless told otherwise.
+    # How long a server that is stopped waits for its clients to disconnect, by default 15 s.
     "--setParameter=shutdownTimeoutMillisForSignaledShutdown=100",
 )
 
 
 class PortTakenError(MonqueConnectionError):
-    """Somebody else listens on the port."""
+    """Another program listens on the port."""
 
 
 class Node:
-    """One `mongod` of a `LocalMongo`, to be stopped, killed, suspended and started for fault tests.
+    """One `mongod` of a `LocalMongo`; fault tests stop, kill, suspend and start it.
 
-    Every method blocks until it is done; in a coroutine, call it through `asyncio.to_thread`.
+    Every method blocks until it has finished; in a coroutine, call it with `asyncio.to_thread`.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Node:
 
     @property
     def address(self) -> str:
-        """The `host:port` it listens on."""
+        """The `host:port` that it listens on."""
         return f"127.0.0.1:{self.port}"
 
     @property
@@ -91,14 +91,14 @@ class Node:
 
     def wait_until_listening(self) -> None:
         """Wait for a launched process to accept connections."""
-        # Asking the port would not tell our server from somebody else's, the log does.
+        # Another program may listen on the port, so only the log shows that this server does.
         deadline = time.monotonic() + _START_SECONDS
         while not self._log.says_listening():
             exit_code = self._guard.exit_code(self._name)
             if exit_code == _PORT_TAKEN:
                 raise PortTakenError(
                     f"mongod cannot listen on {self.address}: the port is taken; "
-                    f"name another one, or port=0 for any free one\n{self._log.explanation()}"
+                    f"choose another one, or port=0 for any free one\n{self._log.explanation()}"
                 )
             if exit_code is not None:
                 raise MonqueConnectionError(
@@ -113,7 +113,7 @@ class Node:
             time.sleep(_LOOK_SECONDS)
 
     def stop(self) -> None:
-        """Shut it down in an orderly way: a primary hands over first."""
+        """Shut it down cleanly; a primary steps down first."""
         if not self.running:
             return
         if sys.platform != "win32":
@@ -128,15 +128,15 @@ class Node:
             return
         self._guard.signal(self._name, _KILL)
         if not self._ended_within(_STOP_SECONDS):
-            raise MonqueConnectionError(f"{self!r} does not die of SIGKILL")
+            raise MonqueConnectionError(f"{self!r} is still running after SIGKILL")
 
     def suspend(self) -> None:
-        """Freeze it (SIGSTOP): connections stay open and nothing is answered."""
+        """Freeze it (SIGSTOP): its connections stay open, and it answers nothing."""
         self._check_can_be_suspended()
         self._guard.suspend(self._name)
 
     def resume(self) -> None:
-        """Let a suspended one go on (SIGCONT)."""
+        """Resume a suspended process (SIGCONT)."""
         self._check_can_be_suspended()
         self._guard.signal(self._name, signal.SIGCONT)
 

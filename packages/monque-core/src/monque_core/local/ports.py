@@ -1,4 +1,4 @@
-"""Ports on loopback."""
+"""Free ports on the loopback interface."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import socket
 
 from monque_core.errors import MonqueConnectionError
 
-# Below where systems take the ports of outgoing connections from, so that a node that is restarted
-# finds its port still free.
+# Below the ports that systems use for outgoing connections, so that the port of a node stays free
+# until the node is started again.
 _CANDIDATES = range(20000, 32000)
 _ATTEMPTS = 200
 
@@ -16,7 +16,7 @@ _random = random.SystemRandom()
 
 
 def free_port() -> int:
-    """Pick a port that nobody listens on at the moment."""
+    """Return a port that no program listens on now."""
     for _ in range(_ATTEMPTS):
         port = _random.choice(_CANDIDATES)
         with socket.socket() as probe:
@@ -27,5 +27,5 @@ def free_port() -> int:
             return port
     raise MonqueConnectionError(
         f"no free port found between {_CANDIDATES.start} and {_CANDIDATES.stop} "
-        f"in {_ATTEMPTS} attempts; name one with LocalMongo(port=...)"
+        f"in {_ATTEMPTS} attempts; choose one with LocalMongo(port=...)"
     )

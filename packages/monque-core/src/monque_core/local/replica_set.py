@@ -1,4 +1,4 @@
-"""Making a replica set of nodes that listen."""
+"""Forming a replica set of nodes."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _NOT_YET_INITIALIZED = 94
 
 
 def form(nodes: Sequence[Node]) -> None:
-    """Make a replica set of the nodes; return when one is a writable primary, the rest secondary.
+    """Form a replica set; return when one node is a writable primary and the others secondaries.
 
-    Nodes that were members before, perhaps on other ports, keep their data.
+    Nodes that were members before keep their data, also if their ports have changed.
     """
     with ExitStack() as stack:
         clients = [stack.enter_context(_connect(node)) for node in nodes]
@@ -52,15 +52,15 @@ def _configure(client: MongoClient[dict[str, Any]], addresses: list[str]) -> Non
             if stored is None:
                 client.admin.command("replSetInitiate", _config(addresses, version=1))
             elif [member["host"] for member in stored["members"]] != addresses:
-                # No majority of the old addresses exists any more, so it takes force.
+                # No majority of the old addresses exists, so the change must be forced.
                 config = _config(addresses, version=stored["version"] + 1)
                 client.admin.command("replSetReconfig", config, force=True)
         except OperationFailure as error:
-            # A server that is still loading its configuration says one thing, then the other.
+            # A server that is still loading its configuration returns both errors in turn.
             loading = error.code in (_ALREADY_INITIALIZED, _NOT_YET_INITIALIZED)
             if not loading or time.monotonic() > deadline:
                 raise MonqueConnectionError(
-                    f"cannot make a replica set of {', '.join(addresses)}: {error}"
+                    f"cannot form a replica set of {', '.join(addresses)}: {error}"
                 ) from error
             time.sleep(_LOOK_SECONDS)
         else:

@@ -15,10 +15,15 @@ scheduler; a handler gets a `ReactiveTask`. `runtime` puts the parts together. A
 goes through `store.tasks`.
 """
 
-from monque_core.reactive.reactive_task import ReactiveTask, SyncReactiveTask
-from monque_core.tasks.cleanup import Cleanup
-from monque_core.tasks.record import Execution, RunSummary, TaskRecord, TaskStatus
-from monque_core.tasks.views import ReactiveStats, ReactiveTaskStats, TaskPage
+from typing import TYPE_CHECKING
+
+from monque_core.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from monque_core.reactive.reactive_task import ReactiveTask, SyncReactiveTask
+    from monque_core.tasks.cleanup import Cleanup
+    from monque_core.tasks.record import Execution, RunSummary, TaskRecord, TaskStatus
+    from monque_core.tasks.views import ReactiveStats, ReactiveTaskStats, TaskPage
 
 __all__ = [
     "Cleanup",
@@ -32,3 +37,14 @@ __all__ = [
     "TaskRecord",
     "TaskStatus",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_exports(
+        __name__,
+        {
+            "monque_core.reactive.reactive_task": ["ReactiveTask", "SyncReactiveTask"],
+            "monque_core.tasks.cleanup": ["Cleanup"],
+            "monque_core.tasks.record": ["Execution", "RunSummary", "TaskRecord", "TaskStatus"],
+            "monque_core.tasks.views": ["ReactiveStats", "ReactiveTaskStats", "TaskPage"],
+        },
+    )

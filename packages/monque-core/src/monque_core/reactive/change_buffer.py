@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from monque_core.reactive.change_batch import ChangeBatch
+from monque_core.waiting import wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,8 +48,8 @@ class ChangeBuffer:
 
     async def wait(self, longest: timedelta, linger: float) -> None:
         """Wait at most `longest` for a change, then up to `linger` seconds for a full batch."""
-        if await _within(longest.total_seconds(), self._has_any):
-            await _within(linger, self._is_full)
+        if await wait_for_event(self._has_any, longest.total_seconds()):
+            await wait_for_event(self._is_full, linger)
 
     def take(self) -> tuple[ChangeBatch, Mapping[str, Any] | None]:
         """Return the batch and the resume token after it, and start a new batch."""
@@ -80,13 +81,3 @@ class ChangeBuffer:
         self._has_any.set()
         self._is_full.set()
         await self._is_planned.wait()
-
-
-async def _within(seconds: float, event: asyncio.Event) -> bool:
-    """Wait for an event or a timeout; return whether the event is set."""
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return False
-    return True

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from monque_core.durations import to_timedelta
 from monque_core.errors import LeadershipLostError
+from monque_core.waiting import wait_for_event
 
 if TYPE_CHECKING:
     from monque_core.clock import Clock
@@ -57,11 +58,7 @@ class Cleaner:
                 await self._clean(declaration)
             while loop.time() < self._next_at:
                 self._signal.clear()
-                try:
-                    async with asyncio.timeout_at(self._next_at):
-                        await self._signal.wait()
-                except TimeoutError:
-                    pass
+                await wait_for_event(self._signal, self._next_at - loop.time())
 
     async def _clean(self, declaration: Declaration) -> None:
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from monque_core.reactive.change_buffer import ChangeBuffer
 from monque_core.scheduler.loop import end, finish
 from monque_core.store.change_stream import ChangeStreamUnavailableError
 from monque_core.store.tasks.source_collections import HistoryLostError
+from monque_core.waiting import ExponentialPause, wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -63,7 +63,7 @@ class Follower:
         self._is_reopen_requested = asyncio.Event()
         self._is_token_useless = False
         self._is_over = False
-        self._pause = _FIRST_PAUSE
+        self._pause = ExponentialPause(_FIRST_PAUSE, _LONGEST_PAUSE)
         self._catching_up: list[asyncio.Event] = []
         self._nearly_caught_up: list[asyncio.Event] = []
         self.collections: set[str] = set()
@@ -102,8 +102,7 @@ class Follower:
                 raise
             except Exception as error:  # noqa: BLE001  # any error: open a new stream
                 self._publisher.stream_failed(error)
-                await asyncio.sleep(self._pause)
-                self._pause = min(_LONGEST_PAUSE, 2 * self._pause)
+                await self._pause.sleep()
 
     async def _follow(self) -> None:
         """Follow one stream until the watched collections change, or it ends."""
@@ -195,7 +194,7 @@ class Follower:
             if token is not None and token != saved:
                 await self._save(token)
                 saved = token
-                self._pause = _FIRST_PAUSE
+                self._pause.reset()
             buffer.planned()
             if self._nearly_caught_up and buffer.is_at_end and buffer.is_empty:
                 self._report_caught_up()
@@ -252,9 +251,7 @@ class Follower:
             reason = "this server has no change streams"
             await self._examine_everything(reason, but=await self._waiting())
             self._report_caught_up()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_UNWATCHED_GAP):
-                    await self._is_reopen_requested.wait()
+            await wait_for_event(self._is_reopen_requested, _UNWATCHED_GAP)
 
 
 async def _end_both(reading: asyncio.Task[None], flushing: asyncio.Task[None]) -> None:

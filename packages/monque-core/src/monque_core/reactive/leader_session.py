@@ -12,6 +12,7 @@ from monque_core.reactive.planner import Planner
 from monque_core.reactive.reconciler import Reconciler
 from monque_core.reactive.task_set import TaskSet
 from monque_core.scheduler.loop import end, finish
+from monque_core.waiting import wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,8 +148,4 @@ class LeaderSession:
         await asyncio.gather(*map(end, self._tasks))
 
     async def _wait(self) -> None:
-        try:
-            async with asyncio.timeout(self._look_gap):
-                await self._signal.wait()
-        except TimeoutError:
-            pass
+        await wait_for_event(self._signal, self._look_gap)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from monque_core.errors import MonqueConnectionError, UnplannableError
 from monque_core.store.tasks.plan_writer import TaskBrokenError
 from monque_core.store.tasks.planner_state import ParkedDocument
+from monque_core.waiting import ExponentialPause
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -127,7 +128,7 @@ class Planner:
 
     async def _write_until_done(self, write: Callable[[], Awaitable[object]]) -> None:
         """Retry a write until MongoDB confirms it; unconfirmed writes are fenced by a new term."""
-        pause = _FIRST_PAUSE
+        pause = ExponentialPause(_FIRST_PAUSE, _LONGEST_PAUSE)
         is_fenced = True
         while True:
             try:
@@ -139,5 +140,4 @@ class Planner:
             except MonqueConnectionError as error:
                 self._publisher.errored(error)
                 is_fenced = False
-            await asyncio.sleep(pause)
-            pause = min(_LONGEST_PAUSE, 2 * pause)
+            await pause.sleep()

@@ -10,6 +10,7 @@ from monque_core.errors import LeadershipLostError
 from monque_core.store.tasks.plan_updates import ChangedDocuments
 from monque_core.store.tasks.plan_writer import TaskBrokenError
 from monque_core.store.tasks.source_collections import LastId
+from monque_core.waiting import ExponentialPause, wait_for_event
 
 if TYPE_CHECKING:
     from monque_core.clock import Clock
@@ -55,7 +56,7 @@ class Reconciler:
         self._batch_size = options.flush_size
         self._publisher = publisher
         self._signal = asyncio.Event()
-        self._pauses: dict[str, float] = {}
+        self._pauses: dict[str, ExponentialPause] = {}
         self._not_before: dict[str, float] = {}
         self.is_idle = asyncio.Event()
         """Set while no reconciliation is waiting, except for those that failed lately."""
@@ -77,11 +78,7 @@ class Reconciler:
             is_trying = any(task.declaration.name not in self._not_before for task in waiting)
             if not is_trying and not self._signal.is_set():
                 self.is_idle.set()
-            try:
-                async with asyncio.timeout(_FIRST_PAUSE if waiting else _LOOK_GAP):
-                    await self._signal.wait()
-            except TimeoutError:
-                pass
+            await wait_for_event(self._signal, _FIRST_PAUSE if waiting else _LOOK_GAP)
 
     async def _waiting(self) -> list[DeclaredTask]:
         """Return the tasks with a requested reconciliation."""
@@ -105,9 +102,8 @@ class Reconciler:
             self.poke()
         except Exception as error:  # noqa: BLE001  # it is retried
             self._publisher.errored(error)
-            pause = self._pauses.get(name, _FIRST_PAUSE)
-            self._not_before[name] = asyncio.get_running_loop().time() + pause
-            self._pauses[name] = min(_LONGEST_PAUSE, 2 * pause)
+            pause = self._pauses.setdefault(name, ExponentialPause(_FIRST_PAUSE, _LONGEST_PAUSE))
+            self._not_before[name] = asyncio.get_running_loop().time() + pause.lengthen()
             if isinstance(error, TaskBrokenError):
                 # Later changes are not planned, so only a new scan finds them.
                 await self._store.planner_state.ask_reconcile(name, "it failed", self._clock.now())

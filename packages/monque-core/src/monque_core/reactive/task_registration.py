@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from monque_core.scheduler.loop import Loop
 from monque_core.store.tasks.declarations import FORGOTTEN_AFTER
+from monque_core.waiting import wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -64,12 +65,11 @@ class TaskRegistration(Loop):
             is_complete = await self._declare()
             if not self._signal.is_set():
                 self.has_declared.set()
-            try:
-                async with asyncio.timeout(_REFRESH_GAP if is_complete else _RETRY_GAP):
-                    await self._signal.wait()
-            except TimeoutError:
-                if is_complete:
-                    await self._refresh()
+            is_asked = await wait_for_event(
+                self._signal, _REFRESH_GAP if is_complete else _RETRY_GAP
+            )
+            if is_complete and not is_asked:
+                await self._refresh()
 
     async def _declare(self) -> bool:
         """Declare the new tasks; an error of one does not affect the others."""

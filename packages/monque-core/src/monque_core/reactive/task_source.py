@@ -15,7 +15,7 @@ from monque_core.reactive.reactive_task import (
 )
 from monque_core.scheduler.polling import AdaptivePolling
 from monque_core.scheduler.source import RunResult, Source
-from monque_core.store.driver import native_session
+from monque_core.store.handles import native_session
 from monque_core.store.tasks.outcomes import TaskSettlement, TaskVerdict
 from monque_core.store.tasks.queue import ExhaustedRecord, TaskCandidate
 from monque_core.tasks.outcome import (

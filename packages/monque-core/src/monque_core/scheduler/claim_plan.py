@@ -38,7 +38,7 @@ class NameSnapshot:
 
     name: str
     expected: int
-    """Due jobs, as far as this instance has heard; `MANY` if nobody knows how many."""
+    """Due jobs that this instance knows of; `MANY` if the number is unknown."""
     concurrency: int
     """Runs that may overlap, by the limit of the worker and of the instance."""
     free: int
@@ -244,7 +244,7 @@ def _look(
 
 @dataclass(slots=True)
 class Selection(Generic[C]):
-    """Which candidates to claim, and what is known of the rest of the queue."""
+    """Which candidates to claim, and what the look showed about the rest of the queue."""
 
     together: list[C] = field(default_factory=list)
     """Fresh jobs, claimed in one batch."""

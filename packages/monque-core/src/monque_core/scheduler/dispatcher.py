@@ -1,24 +1,21 @@
-"""Keeping the slots filled: snapshot, plan, claim, start."""
+"""Keeping the slots filled: snapshot, plan, claim, start.
+
+One turn of the loop reads the state, asks `plan_claim` how much to claim, executes the plan, and
+starts as many runs as slots are free. Without a plan it waits for a wake-up or the next poll. The
+end of a run starts the next prefetched one at once, without waiting for a turn.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Generic
 
-from monque_core.scheduler.claim_plan import (
-    InstanceSnapshot,
-    NameSnapshot,
-    Snapshot,
-    next_spread,
-    plan_claim,
-)
-from monque_core.scheduler.fairness import Fairness
+from monque_core.scheduler.claim_plan import plan_claim
+from monque_core.scheduler.claim_state import ClaimState
 from monque_core.scheduler.idle_tracker import IdleTracker
 from monque_core.scheduler.loop import Loop
-from monque_core.scheduler.poison_guard import PoisonGuard
 from monque_core.scheduler.runs import Run
 from monque_core.scheduler.source import C, W
-from monque_core.scheduler.timings import Timings
 from monque_core.scheduler.wakeups import seconds_until
 
 if TYPE_CHECKING:
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
     from monque_core.clock import Clock
     from monque_core.scheduler.backlog import Backlog
     from monque_core.scheduler.claim_plan import ClaimPlan
-    from monque_core.scheduler.claimer import Claimer, ClaimResult
+    from monque_core.scheduler.claimer import Claimer
     from monque_core.scheduler.event_publisher import EventPublisher
     from monque_core.scheduler.lookahead import Lookahead
     from monque_core.scheduler.runner import Runner
@@ -73,14 +70,11 @@ class Dispatcher(Loop, Generic[W, C]):
         self._wakeups = wakeups
         self._lookahead = lookahead
         self._clock = clock
-        self._timings = Timings()
-        self._fairness = Fairness()
-        self._poison_guard = PoisonGuard()
+        self._state = ClaimState(slots, backlog, wakeups)
+        self._timings = self._state.timings
+        self._poison_guard = self._state.poison_guard
         self._next_poll = 0.0
-        self._paused_until: dict[str, float] = {}
         self._low_water: dict[str, int] = {}
-        self._is_contended = False
-        self._spread = 1.0
         self._is_closing = False
         self._is_in_claim = False
         self.claims = 0
@@ -104,22 +98,16 @@ class Dispatcher(Loop, Generic[W, C]):
 
     def pause(self, name: str, until: datetime) -> None:
         """Start nothing of a name before that time, and release what is prefetched of it."""
-        seconds = seconds_until(until, self._clock.now())
-        self._paused_until[name] = asyncio.get_running_loop().time() + seconds
+        self._state.pauses.pause(name, seconds_until(until, self._clock.now()))
         for run in self._backlog.pop_all(name):
             self._release(run)
         self._wakeups.hint(name)
-        self._publish_demand()
+        self._state.publish_demand()
         self._slots.wake_others()
 
     def is_paused(self, name: str) -> bool:
         """Whether nothing of a name may start for now."""
-        if name not in self._paused_until:
-            return False
-        if asyncio.get_running_loop().time() < self._paused_until[name]:
-            return True
-        del self._paused_until[name]
-        return False
+        return self._state.pauses.is_paused(name)
 
     async def close(self) -> None:
         """Claim nothing more, and let a claim under way finish."""
@@ -153,7 +141,8 @@ class Dispatcher(Loop, Generic[W, C]):
         await self._lookahead.refresh()
         self._wakeups.ring(self._clock.now())
         self._poll_if_due()
-        plan = plan_claim(self._snapshot())
+        self._state.publish_demand()
+        plan = plan_claim(self._state.snapshot())
         self._low_water.update(plan.low_water)
         if plan.demands:
             await self._claim(plan)
@@ -167,56 +156,10 @@ class Dispatcher(Loop, Generic[W, C]):
             for name in self._workers.names:
                 self._wakeups.hint(name)
 
-    def _snapshot(self) -> Snapshot:
-        self._publish_demand()
-        slots, timings, guard = self._slots, self._timings, self._poison_guard
-        names = [
-            NameSnapshot(
-                name,
-                expected=self._wakeups.expected(name),
-                concurrency=slots.limit(name),
-                free=slots.free(name),
-                prefetched=self._backlog.count(name),
-                run_seconds=timings.of(name),
-                is_held=self._is_held(name),
-                next_is_recovered=name in guard.waiting_recovered,
-            )
-            for name in self._fairness.order(self._wakeups.expected_names)
-        ]
-        instance = None
-        if slots.instance_limit is not None:
-            instance = InstanceSnapshot(
-                slots.instance_limit,
-                slots.free_over_all(),
-                len(self._backlog),
-                timings.run_seconds,
-            )
-        return Snapshot(
-            names,
-            timings.claim_seconds,
-            timings.claim_seconds_per_job,
-            instance,
-            is_contended=self._is_contended,
-            is_isolating=guard.is_isolating(asyncio.get_running_loop().time()),
-            spread=self._spread,
-        )
-
-    def _publish_demand(self) -> None:
-        """Publish to the other sources whether this one would use a slot of the instance."""
-        if self._slots.are_shared:
-            expected = self._wakeups.expected_names
-            claimable = [name for name in expected if not self._is_held(name)]
-            self._slots.set_waiting([*self._backlog.names, *claimable])
-
-    def _is_held(self, name: str) -> bool:
-        """Whether nothing of a name may be claimed now, free slots or not."""
-        now = asyncio.get_running_loop().time()
-        return self.is_paused(name) or self._poison_guard.is_held(name, now)
-
     async def _claim(self, plan: ClaimPlan) -> None:
         for demand in plan.demands:
             self._wakeups.take(demand.name)
-        self._publish_demand()
+        self._state.publish_demand()
         loop = asyncio.get_running_loop()
         asked_at = loop.time()
         self._is_in_claim = True
@@ -224,34 +167,21 @@ class Dispatcher(Loop, Generic[W, C]):
             result = await self._claimer.claim(plan)
         finally:
             self._is_in_claim = False
-        self._learn(plan, result, loop.time() - asked_at)
+        now = loop.time()
+        self._next_poll = min(self._next_poll, now + self._source.polling.took(len(result.works)))
+        self._state.learn(plan, result, now - asked_at)
+        self._expect_rest(result.works)
         self._hold(result.works)
         if not self._is_closing:
             self._start_ready()
-        self._publish_demand()
+        self._state.publish_demand()
         self._slots.wake_others()
         if result.error is not None:
             raise result.error
 
-    def _learn(self, plan: ClaimPlan, result: ClaimResult[W], seconds: float) -> None:
-        """Record what the next plan depends on."""
-        selection, count = result.selection, len(result.works)
-        if count:
-            self._timings.claimed(count, seconds)
-        now = asyncio.get_running_loop().time()
-        self._next_poll = min(self._next_poll, now + self._source.polling.took(count))
-        self._is_contended = selection.is_contended
-        if selection.size and result.error is None:
-            self._spread = next_spread(self._spread, selection.size, count)
-        for name in selection.picked:
-            self._fairness.served(name)
-        self._poison_guard.looked_at(
-            plan.limits, selection.waiting_recovered, selection.waiting_suspects
-        )
-        for name, remaining in selection.remaining.items():
-            self._wakeups.hint(name, remaining)
-        for work in result.works[:_FIRST_WORKS]:
-            # Claimed instead of what was to be claimed here, which is still due.
+    def _expect_rest(self, works: Sequence[W]) -> None:
+        """Look again if work was claimed that another instance missed: this one's own is left."""
+        for work in works[:_FIRST_WORKS]:
             due_at = self._source.due_at(work)
             if due_at is not None and self._wakeups.rank(work.name, due_at):
                 self._wakeups.hint(work.name)
@@ -267,7 +197,7 @@ class Dispatcher(Loop, Generic[W, C]):
             self._backlog.oldest() + _LONGEST_PREFETCH_SECONDS,
             self._poison_guard.isolated_until(now),
             self._claimer.unconfirmed.next_look(),
-            *self._paused_until.values(),
+            self._state.pauses.next_end(),
         )
         await self._wakeups.wait(max(0.0, min(until_due, next_event - now)))
 
@@ -281,12 +211,14 @@ class Dispatcher(Loop, Generic[W, C]):
         """Keep claims alive from now on, and let them wait for a slot."""
         now = asyncio.get_running_loop().time()
         runs = [Run(work, now) for work in works]
+        pauses = self._state.pauses
+        any_paused = bool(pauses)
         self.claims += len(runs)
         self._runs.add(runs)
         if runs:
             self.idle_tracker.mark_busy()
         for run in runs:
-            if self._is_closing or (self._paused_until and self.is_paused(run.work.name)):
+            if self._is_closing or (any_paused and pauses.is_paused(run.work.name)):
                 self._release(run)
                 continue
             self._backlog.add(run)
@@ -323,7 +255,7 @@ class Dispatcher(Loop, Generic[W, C]):
         if not self._wakeups.is_expecting and self._source.polling.looks_after_runs:
             self._wakeups.hint(name)
         self._start_ready()
-        self._publish_demand()
+        self._state.publish_demand()
         self._wake_if_low(name)
         if not (self._is_in_claim or self._wakeups.is_expecting or self._backlog):
             self.idle_tracker.mark_idle()

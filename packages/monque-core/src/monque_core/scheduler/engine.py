@@ -221,7 +221,7 @@ class Engine:
                 pipeline.dispatcher.look_ahead_again()
 
     def hurry(self, seconds: float) -> None:
-        """Let a stop under way wait no longer than so many seconds from now."""
+        """Limit a stop under way to so many seconds from now."""
         deadline = asyncio.get_running_loop().time() + seconds
         if deadline < self._deadline:
             self._deadline = deadline

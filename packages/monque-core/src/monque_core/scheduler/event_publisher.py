@@ -46,7 +46,7 @@ class EventPublisher:
         """Publish or log an unexpected error; an outage of MongoDB is reported once."""
         if isinstance(error, MonqueConnectionError) and self._connectivity.is_lost:
             if self._reported_outage == self._connectivity.outages:
-                log(logging.DEBUG, f"MongoDB is still away: {error}")
+                log(logging.DEBUG, f"MongoDB is still unreachable: {error}")
                 return
             self._reported_outage = self._connectivity.outages
         if not self.tell(events.JOB_ERROR, lambda: events.JobErrored(error, job)):
@@ -69,17 +69,20 @@ class EventPublisher:
         """Publish or log that the change stream failed."""
         changed = events.ChangeStreamChanged(error=error)
         if not self.tell(events.CHANGESTREAM_ERROR, lambda: changed):
-            log(logging.WARNING, f"the change stream broke, polling meanwhile: {error}")
+            log(
+                logging.WARNING,
+                f"the change stream failed, polling until it is open: {error}",
+            )
 
     def stream_unavailable(self, reason: str) -> None:
         """Publish or log that change streams are not available."""
         changed = events.ChangeStreamChanged(reason=reason)
         if not self.tell(events.CHANGESTREAM_FALLBACK, lambda: changed):
-            log(logging.INFO, f"no change stream here, polling instead: {reason}")
+            log(logging.INFO, f"change streams are not available, polling instead: {reason}")
 
     def tell(self, event: str, make: Callable[[], object]) -> bool:
-        """Emit an event if anyone listens; whether anyone does."""
-        # Names first: usually nobody listens, and names are quicker to get than listeners.
+        """Emit an event if there are listeners, and return whether there are."""
+        # Usually nobody listens, and `event_names` is faster than `listeners`.
         if event not in self._emitter.event_names() or not self._emitter.listeners(event):
             return False
         return self._emitter.emit(event, make())

@@ -39,7 +39,7 @@ class IdleTracker:
         while True:
             await self._is_busy.wait()
             idle_periods = self._idle_periods
-            # One timer however often idle periods come and go meanwhile.
+            # One timer, however many idle periods there are during it.
             await asyncio.sleep(seconds)
             if idle_periods == self._idle_periods:
                 return

@@ -6,15 +6,14 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from monque_core.clock import ServerClock
+from monque_core.clock import adjust
 from monque_core.errors import MonqueConnectionError
-from monque_core.scheduler.loop import Periodic, end
+from monque_core.scheduler.loop import Periodic, end, wait_until
 
 if TYPE_CHECKING:
     from monque_core.clock import Clock
     from monque_core.options import Options
     from monque_core.scheduler.event_publisher import EventPublisher
-    from monque_core.store.leases import ServerTime
     from monque_core.store.store import Store
 
 _LONGEST_LOOK_GAP = 0.5
@@ -52,7 +51,8 @@ class InstanceLease(Periodic):
             await asyncio.wait([renewing], timeout=_LAST_REPLY_SECONDS)
             await end(renewing)
             with contextlib.suppress(Exception):
-                await asyncio.wait_for(self.give_back(), _LAST_REPLY_SECONDS)
+                deadline = asyncio.get_running_loop().time() + _LAST_REPLY_SECONDS
+                await wait_until(deadline, self.give_back())
             raise
         if not is_ours:
             raise self._taken()
@@ -95,9 +95,3 @@ class InstanceLease(Periodic):
 def lease_key(instance_id: str) -> str:
     """Return the key of an instance's own lease."""
     return f"instance:{instance_id}"
-
-
-def adjust(clock: Clock, reading: ServerTime) -> None:
-    """Adjust the default clock to the server's; a clock of the user's stays as it is."""
-    if isinstance(clock, ServerClock):
-        clock.adjust(reading.instant, reading.asked_ns, reading.answered_ns)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from monque_core.scheduler.loop import Loop, end
 from monque_core.store.change_stream import ChangeStreamUnavailableError
+from monque_core.waiting import ExponentialPause
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +52,7 @@ class Listener(Loop):
         self._own: OrderedDict[str, None] = OrderedDict()
         self._reader: asyncio.Task[None] | None = None
         self._is_connected = False
-        self._pause = _FIRST_PAUSE
+        self._pause = ExponentialPause(_FIRST_PAUSE, _LONGEST_PAUSE)
 
     def ignore(self, job_ids: Sequence[object]) -> None:
         """Ignore the inserts of these jobs, which were made here."""
@@ -86,8 +87,7 @@ class Listener(Loop):
             except Exception as error:  # noqa: BLE001  # whatever broke the stream, open a new one
                 self._publisher.stream_failed(error)
                 self._disconnect()
-                await asyncio.sleep(self._pause)
-                self._pause = min(_LONGEST_PAUSE, 2 * self._pause)
+                await self._pause.sleep()
 
     async def _follow(self) -> None:
         """Read one stream until it is not worth its cost, the workers change, or it breaks.
@@ -101,7 +101,7 @@ class Listener(Loop):
             await self._cluster.wait_until_seat_is_lost()
             return
         stream = await self._changes.open(names)
-        self._pause = _FIRST_PAUSE
+        self._pause.reset()
         self._reader = reader = asyncio.create_task(self._read(stream), name="monque-stream")
         if names != self._workers.names:
             # A worker was added while the stream was being opened.

@@ -21,9 +21,7 @@ _LIMIT = 1000
 class Lookahead:
     """Keeps the wake-ups complete up to a horizon that moves with time."""
 
-    def __init__(
-        self, source: Source[Any, Any], wakeups: Wakeups, clock: Clock
-    ) -> None:
+    def __init__(self, source: Source[Any, Any], wakeups: Wakeups, clock: Clock) -> None:
         self._queue = source.queue
         self._workers = source.workers
         self._polling = source.polling
@@ -43,12 +41,12 @@ class Lookahead:
         names = self._workers.names
         if now < self.next_at:
             return
-        # Whoever invalidates this meanwhile sets it back.
+        # `invalidate` during the query sets it to 0, and then it stays 0.
         self.next_at = float("inf")
         if not names or self._polling.is_standby:
             return
         current = self._clock.now()
-        # Nothing may become due unseen between the old horizon and now.
+        # Include what became due between the old horizon and now.
         begin = min(current, self._wakeups.horizon or current)
         horizon = current + self._span
         try:
@@ -66,6 +64,6 @@ class Lookahead:
         self.next_at = min(self.next_at, next_at)
         self._wakeups.extend(upcoming, horizon)
         if len(upcoming) == _LIMIT:
-            # More may become due at the last instant than were returned.
+            # The limit may have cut off jobs that become due at the same instant as the last one.
             for name in names:
                 self._wakeups.hint_at(name, horizon, MANY)

@@ -55,7 +55,7 @@ class Loop(ABC):
         # Server messages contain timestamps; the error code is stable.
         fault = (type(error), getattr(error, "code", None) or str(error))
         if fault == self._fault and not isinstance(error, MonqueConnectionError):
-            log(logging.DEBUG, f"once more: {error}")
+            log(logging.DEBUG, f"the same error again: {error}")
         else:
             self._fault = fault
             self._report(error)
@@ -79,7 +79,7 @@ async def end(task: asyncio.Task[Any]) -> None:
         task.cancel()
         await asyncio.wait([task], timeout=_CANCEL_AGAIN_AFTER)
     if not task.cancelled() and (error := task.exception()) is not None:
-        # Nobody waits for it any more, and asyncio would complain that nobody has seen it.
+        # Retrieved here, since asyncio would log an error that nobody retrieves.
         log(logging.DEBUG, f"{task.get_name()} failed while it was ended: {error!r}")
 
 

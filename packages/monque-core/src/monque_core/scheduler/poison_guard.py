@@ -54,7 +54,7 @@ class PoisonGuard:
     def looked_at(
         self, names: Iterable[str], waiting_recovered: set[str], waiting_suspects: set[str]
     ) -> None:
-        """Replace what is known of these names by what a look at them found."""
+        """Update what waits, after a look at these names."""
         self.waiting_recovered.difference_update(names)
         self.waiting_recovered |= waiting_recovered
         self.waiting_suspects.difference_update(names)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from monque_core.waiting import ExponentialPause
+
 if TYPE_CHECKING:
     from datetime import timedelta
 
@@ -56,17 +58,15 @@ class AdaptivePolling(Polling):
 
     def __init__(self, shortest: timedelta, longest: timedelta) -> None:
         self._shortest = shortest.total_seconds()
-        self._longest = longest.total_seconds()
-        self._next = self._shortest
+        self._pause = ExponentialPause(self._shortest, longest.total_seconds())
 
     def gap(self) -> float:
         """Return the seconds from this poll to the next one, if this one finds nothing."""
-        gap, self._next = self._next, min(self._longest, 2 * self._next)
-        return gap
+        return self._pause.lengthen()
 
     def took(self, count: int) -> float:
         """Return to the shortest gap if there was work."""
         if not count:
             return float("inf")
-        self._next = self._shortest
+        self._pause.reset()
         return self._shortest

@@ -58,7 +58,7 @@ class Recovery(Periodic):
         their claims first.
         """
         grace_seconds = min(_GRACE_SECONDS, self._interval)
-        self._store.connectivity.be_gracious(grace_seconds)
+        self._store.connectivity.suppress_recovery(grace_seconds)
         return grace_seconds
 
     async def recover(self, grace_seconds: float = 0.0) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic
 
 from monque_core.errors import MonqueConnectionError
 from monque_core.scheduler.loop import Loop
 from monque_core.scheduler.source import C, W
+from monque_core.waiting import ExponentialPause, wait_for_event
 
 if TYPE_CHECKING:
     from monque_core.clock import Clock
@@ -28,7 +29,9 @@ class _Rejection:
     """An outcome that MongoDB rejects, before it was truncated, and when to retry it."""
 
     outcome: Any
-    pause: float = 0.0
+    pause: ExponentialPause = field(
+        default_factory=lambda: ExponentialPause(_FIRST_PAUSE, _LONGEST_PATIENCE)
+    )
     retry_at: float | None = None
     is_reported: bool = False
 
@@ -56,7 +59,7 @@ class Settler(Loop, Generic[W, C]):
         self._signal.set()
 
     async def _run(self) -> None:
-        pause = _FIRST_PAUSE
+        pause = ExponentialPause(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             # Do not keep settled results alive while there is nothing to do.
             group: list[RunResult[W]] = []
@@ -68,18 +71,17 @@ class Settler(Loop, Generic[W, C]):
                 self._one_by_one = max(0, self._one_by_one - 1)
                 try:
                     await self._settle(group)
-                    pause = _FIRST_PAUSE
+                    pause.reset()
                 except MonqueConnectionError as error:
                     self._publisher.errored(error)
-                    await asyncio.sleep(pause)
-                    pause = min(_LONGEST_PAUSE, pause * 2)
+                    await pause.sleep()
                 except Exception as error:  # noqa: BLE001  # an outcome is kept until it is written
                     self._single_out(group, error)
 
     async def _accumulate(self) -> None:
-        """Let results join that come right now, as those of short jobs do one after the other.
+        """Wait for results that arrive at the same time, as those of short jobs do.
 
-        This is no timer: each iteration of the event loop that brings one more result allows
+        There is no timer: each iteration of the event loop that brings one more result allows
         one more iteration.
         """
         count = 0
@@ -92,13 +94,10 @@ class Settler(Loop, Generic[W, C]):
         if not self._rejected:
             await self._signal.wait()
             return
+        clock = asyncio.get_running_loop().time
         times = [one.retry_at for one in self._rejected.values() if one.retry_at is not None]
-        try:
-            async with asyncio.timeout_at(min(times, default=None)):
-                await self._signal.wait()
-        except TimeoutError:
-            pass
-        now = asyncio.get_running_loop().time()
+        await wait_for_event(self._signal, min(times) - clock() if times else None)
+        now = clock()
         for result, rejection in self._rejected.items():
             if rejection.retry_at is not None and rejection.retry_at <= now:
                 rejection.retry_at = None
@@ -117,8 +116,7 @@ class Settler(Loop, Generic[W, C]):
         del self._waiting[0]
         # In full length, in case MongoDB accepts it then.
         result.outcome = rejection.outcome
-        rejection.pause = min(_LONGEST_PATIENCE, 2 * rejection.pause or _FIRST_PAUSE)
-        rejection.retry_at = asyncio.get_running_loop().time() + rejection.pause
+        rejection.retry_at = asyncio.get_running_loop().time() + rejection.pause.lengthen()
         if not rejection.is_reported:
             rejection.is_reported = True
             self._source.report_write_error(result.run.work, error)

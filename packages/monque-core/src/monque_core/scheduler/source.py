@@ -80,7 +80,7 @@ class WorkQueue(Protocol[W_co, C]):
     async def upcoming(
         self, names: Sequence[str], after: datetime, until: datetime, limit: int
     ) -> list[tuple[str, datetime]]:
-        """Return which of these names become due when, soonest first."""
+        """Return the next due times of these names, soonest first."""
         ...
 
     async def claim_first(
@@ -181,7 +181,7 @@ class Source(ABC, Generic[W, C]):
         """Publish what was written; False if the result has changed and must be settled again."""
 
     def truncate(self, result: RunResult[W], error: Exception) -> bool:  # noqa: ARG002  # if it can be
-        """Shorten an outcome that MongoDB rejects; False if that is impossible or no help."""
+        """Shorten an outcome that MongoDB rejects, and return whether it is shorter now."""
         return False
 
     @abstractmethod

@@ -1,7 +1,8 @@
 """Taking over from an instance whose process is known to have ended.
 
-An instance that merely falls silent keeps its claims for three heartbeats, since it may come back.
-One whose end somebody has seen, as a supervisor sees its child's, does not.
+An instance that is only silent keeps its claims for three heartbeats, since it may still be alive.
+A supervisor knows when its child process has ended, so the claims of that instance are recovered at
+once.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from monque_core.scheduler.lease import lease_key
-from monque_core.store.tasks.planner_state import LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One instance in one process, whichever others have or had its id."""
+    """One instance in one process; others may have had the same id."""
 
     id: str
     holder: str
-    """What it has signed its lease with, which no other does."""
+    """The unique holder that it takes its lease with."""
 
 
 class Succession:
-    """What a successor does for an instance that has ended."""
+    """Recovers the claims, and frees the leases, of instances that have ended."""
 
     def __init__(
         self,
@@ -45,10 +45,12 @@ class Succession:
         self._tasks = tasks
 
     async def take_over(self, dead: Instance) -> None:
-        """Recover its claims and free its leases, unless it has given them back itself.
+        """Recover the claims and free the leases of an instance, unless it has released them.
 
         While its lease lasts, no other instance can have its id, and so no other has its claims.
         """
+        from monque_core.store.tasks.planner_state import LEADER  # noqa: PLC0415  # slow, and rare
+
         key = lease_key(dead.id)
         lease = await self._store.leases.read(key)
         if lease is None or lease.holder != dead.holder or lease.is_expired:

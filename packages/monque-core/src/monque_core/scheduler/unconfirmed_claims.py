@@ -80,7 +80,7 @@ class UnconfirmedClaims:
 
     @property
     def is_unread(self) -> bool:
-        """Whether there is an attempt that nobody has looked for yet."""
+        """Whether there is an attempt that was never read back."""
         return any(not attempt.look_at for attempt in self._attempts)
 
     def next_look(self) -> float:

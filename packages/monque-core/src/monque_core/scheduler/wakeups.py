@@ -8,6 +8,8 @@ from collections import Counter
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from monque_core.waiting import wait_for_event
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
 
@@ -51,7 +53,7 @@ class Wakeups:
             self._signal.set()
 
     def extend(self, upcoming: Iterable[tuple[str, datetime]], horizon: datetime) -> None:
-        """Add what becomes due until the horizon to what was recorded meanwhile."""
+        """Add what becomes due until the horizon to what is already recorded."""
         self.horizon = horizon
         for entry, count in Counter((at, name) for name, at in upcoming).items():
             if entry not in self._later:
@@ -104,13 +106,7 @@ class Wakeups:
 
     async def wait(self, seconds: float) -> None:
         """Wait for a wake-up, at most so many seconds."""
-        if self._signal.is_set():
-            return
-        try:
-            async with asyncio.timeout(seconds):
-                await self._signal.wait()
-        except TimeoutError:
-            pass
+        await wait_for_event(self._signal, seconds)
 
 
 def _first(name: str, at: datetime) -> int | None:  # noqa: ARG001  # whatever becomes due

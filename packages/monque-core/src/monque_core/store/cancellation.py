@@ -18,14 +18,14 @@ WAIT_FOR_IS_FRAGILE: Final = sys.version_info < (3, 12)
 
 @types.coroutine
 def cancelled_in_turn(call: Coroutine[Any, Any, R]) -> Generator[Any, Any, R]:
-    """Await a call of the driver; let it deal with one cancellation before the next reaches it.
+    """Await a call of the driver; deliver one cancellation at a time.
 
     PyMongo waits for its conditions with `asyncio.wait_for`. Before Python 3.12, that waits in a
     task of its own, which takes back the lock of the condition when it is cancelled. A second
-    cancellation leaves this task behind: "RuntimeError: Lock is not acquired" is raised, the lock
-    stays taken for ever, and every later call of the same client hangs.
+    cancellation abandons that task: "RuntimeError: Lock is not acquired" is raised, the lock stays
+    taken forever, and every later call of the same client hangs.
 
-    It drives the coroutine as a task does, and costs less than a task of its own.
+    This drives the coroutine as a task does, and costs less than a task.
     """
     task = asyncio.current_task()
     assert task is not None
@@ -40,7 +40,7 @@ def cancelled_in_turn(call: Coroutine[Any, Any, R]) -> Generator[Any, Any, R]:
         is_ending = isinstance(error, asyncio.CancelledError) and task.cancelling() > cancellations
         error = None
         if is_ending and waiting is not None:
-            error = yield from _patiently(waiting)
+            error = yield from _wait_until_done(waiting)
             continue
         try:
             yield waiting
@@ -51,11 +51,13 @@ def cancelled_in_turn(call: Coroutine[Any, Any, R]) -> Generator[Any, Any, R]:
             error = thrown
 
 
-def _patiently(waiting: asyncio.Future[Any]) -> Generator[Any, Any, asyncio.CancelledError | None]:
-    """Wait for a future, and return the cancellation that came meanwhile.
+def _wait_until_done(
+    waiting: asyncio.Future[Any],
+) -> Generator[Any, Any, asyncio.CancelledError | None]:
+    """Wait for a future, and return a cancellation that came in the meantime.
 
-    From then on not for long: the driver may have swallowed the first cancellation, and wait for
-    the server.
+    After that one, wait a limited time: the driver may have swallowed the first cancellation and
+    wait for the server.
     """
     repeated: asyncio.CancelledError | None = None
     while not waiting.done():

@@ -1,18 +1,26 @@
-"""Whether MongoDB has answered lately, and in time."""
+"""Outage tracking: when MongoDB answered last, and when it was too slow for heartbeats."""
 
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
+
+from pymongo.errors import ConnectionFailure, InvalidOperation
 
 from monque_core.options import SHORTEST_HEARTBEAT, STALE_AFTER_HEARTBEATS
 
+if TYPE_CHECKING:
+    from pymongo.errors import PyMongoError
+
+# Not primary any more, shutting down, or interrupted by either.
+_GOING_AWAY_CODES = frozenset({91, 189, 10058, 10107, 11600, 11602, 13435, 13436})
 _SHORTEST_GAP = SHORTEST_HEARTBEAT.total_seconds()
 
 
 class Connectivity:
-    """The last time MongoDB answered, and the gaps in which nobody's heartbeat got through.
+    """When MongoDB answered last, and the gaps in which no heartbeat could be written.
 
-    A server that freezes loses no connection: an answer that takes long is such a gap, too.
+    A frozen server loses no connection, so a slow answer counts as a gap, too.
     """
 
     def __init__(self) -> None:
@@ -20,17 +28,17 @@ class Connectivity:
         self._has_answered = False
         self._lost_at = float("-inf")
         self._gaps: list[tuple[float, float]] = []
-        self._gracious_until = 0.0
+        self._suppressed_until = 0.0
         self.is_lost = False
         self.outages = 0
 
     def made(self, asked_at: float, *, at_leisure: bool = False) -> None:
-        """Note the answer to a question of that time, by `time.monotonic()`.
+        """Record an answer to a call that began at a time of `time.monotonic()`.
 
-        Where MongoDB may take its time, a late answer is no gap.
+        With `at_leisure`, MongoDB may take its time: a late answer is not a gap.
         """
         if self.is_lost and asked_at < self._lost_at:
-            # It was on its way before the connection broke.
+            # The call began before the connection was lost.
             return
         now = time.monotonic()
         silent_since = now if at_leisure else asked_at
@@ -43,15 +51,15 @@ class Connectivity:
         self.is_lost = False
 
     def lost(self) -> None:
-        """Note that MongoDB could not be reached."""
+        """Record that MongoDB could not be reached."""
         self._lost_at = time.monotonic()
         if not self.is_lost:
             self.is_lost = True
             self.outages += 1
 
-    def be_gracious(self, seconds: float) -> None:
-        """Blame no owner for its silence so long: what happened before we came is not known."""
-        self._gracious_until = time.monotonic() + seconds
+    def suppress_recovery(self, seconds: float) -> None:
+        """Treat no owner as dead for so long: there may have been an outage before our start."""
+        self._suppressed_until = time.monotonic() + seconds
 
     @property
     def is_made(self) -> bool:
@@ -65,19 +73,36 @@ class Connectivity:
 
     @property
     def age(self) -> float:
-        """Tell how many seconds ago MongoDB answered."""
+        """Return how many seconds ago MongoDB answered."""
         return time.monotonic() - self._last if self._has_answered else float("inf")
 
     def could_hear(self, heartbeat_seconds: float) -> bool:
-        """Tell whether a silence of three such heartbeats is the owner's, not MongoDB's."""
+        """Whether heartbeats of this interval could be written, so that a silent owner is dead."""
         patience = STALE_AFTER_HEARTBEATS * heartbeat_seconds
         now = time.monotonic()
-        return now >= self._gracious_until and all(
+        return now >= self._suppressed_until and all(
             gap < heartbeat_seconds or now - ended_at >= patience for gap, ended_at in self._gaps
         )
 
 
 def _counts(gap: tuple[float, float], now: float) -> bool:
-    """Tell whether a gap can still explain the silence of anyone."""
+    """Whether a gap can still explain the silence of an owner."""
     length, ended_at = gap
     return now - ended_at < STALE_AFTER_HEARTBEATS * length
+
+
+def is_outage(error: PyMongoError | RuntimeError) -> bool:
+    """Whether an error means that MongoDB could not be reached, or that the server stops."""
+    if isinstance(error, ConnectionFailure):
+        return True
+    if isinstance(error, RuntimeError):
+        # PyMongo was cancelled while it waited for a server, see `store/cancellation.py`.
+        return "Lock is not acquired" in str(error)
+    if isinstance(error, InvalidOperation):
+        # The application closed its client; only the message of the error shows it.
+        return "after close" in str(error)
+    details = getattr(error, "details", None) or {}
+    reported = [details, *details.get("writeConcernErrors", [])]
+    if concern := details.get("writeConcernError"):
+        reported.append(concern)
+    return any(report.get("code") in _GOING_AWAY_CODES for report in reported)

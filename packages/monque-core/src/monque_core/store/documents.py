@@ -1,191 +1,130 @@
-"""The job document: camelCase in MongoDB, `Job` in Python."""
+"""Job documents: camelCase in MongoDB, `Job` in Python."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import MISSING, fields
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, Final
 
-from bson import Code, ObjectId
+import bson
+from bson import ObjectId
+from bson.raw_bson import RawBSONDocument
 
-from monque_core.durations import to_milliseconds
 from monque_core.errors import InvalidJobError, MonqueError
 from monque_core.jobs.cron import check_cron
-from monque_core.jobs.job import AnyJob, Job, JobStatus
+from monque_core.jobs.fields import FIELDS
+from monque_core.jobs.job import AnyJob, Job
 from monque_core.store.lenient_decoding import Undecodable, undecodable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    from bson.codec_options import CodecOptions
 
     from monque_core.store.driver import Document
 
-_LARGEST_COUNT = 2**53
+_SIZE_BYTES = 4
+_ID = b"\x07_id\x00"
+"""What BSON has before the twelve bytes of an ObjectId called `_id`."""
+_READERS: Final = {field.key: (field.name, field.kind.exact, field.kind.read) for field in FIELDS}
+_REQUIRED: Final = {field.name: field.key for field in FIELDS if field.is_required}
+_REQUIRED_NAMES: Final = frozenset(_REQUIRED)
 
-_OPTIONAL = {
-    "fail_reason": "failReason",
-    "locked_at": "lockedAt",
-    "claimed_by": "claimedBy",
-    "last_heartbeat": "lastHeartbeat",
-    "heartbeat_interval": "heartbeatInterval",
-    "repeat_interval": "repeatInterval",
-    "timezone": "timezone",
-    "unique_key": "uniqueKey",
-    "claim_token": "claimToken",
-    "claimed_at": "claimedAt",
-    "max_retries": "maxRetries",
-}
-_ATTRIBUTES = {
-    "_id": "id",
-    "name": "name",
-    "data": "data",
-    "status": "status",
-    "nextRunAt": "next_run_at",
-    "failCount": "fail_count",
-    "createdAt": "created_at",
-    "updatedAt": "updated_at",
-    "claims": "claims",
-    "priority": "priority",
-    **{field: attribute for attribute, field in _OPTIONAL.items()},
-}
-_COUNTS = ("fail_count", "claims", "priority")
-_WITHOUT_DEFAULT = tuple(field.name for field in fields(Job) if field.default is MISSING)
+
+def _compile_writer() -> Callable[[AnyJob], Document]:
+    """Return the function that writes every field of the table.
+
+    It is compiled from source, as `dataclasses` does for `__init__`: a loop over the table takes
+    twice as long, and every enqueued job pays for it.
+    """
+    always = ", ".join(
+        f"{field.key!r}: job.{field.name}" for field in FIELDS if field.always_stored
+    )
+    lines = ["def write(job):", f"    document = {{{always}}}"]
+    functions: dict[str, Any] = {}
+    for field in FIELDS:
+        if field.always_stored:
+            continue
+        value = "value"
+        if field.kind.write is not None:
+            functions[f"write_{field.name}"] = field.kind.write
+            value = f"write_{field.name}(value)"
+        test = "is not None" if field.default is None else f"!= {field.default!r}"
+        lines.append(f"    if (value := job.{field.name}) {test}:")
+        lines.append(f"        document[{field.key!r}] = {value}")
+    lines.append("    return document")
+    exec("\n".join(lines), functions)
+    write: Callable[[AnyJob], Document] = functions["write"]
+    return write
+
+
+_write: Final = _compile_writer()
 
 
 def to_document(job: AnyJob) -> Document:
-    """Write a job down; what is unset is absent, never null."""
-    document: Document = {
-        "_id": job.id,
-        "name": job.name,
-        "data": job.data,
-        "status": job.status,
-        "nextRunAt": job.next_run_at,
-        "failCount": job.fail_count,
-        "createdAt": job.created_at,
-        "updatedAt": job.updated_at,
-    }
-    for attribute, field in _OPTIONAL.items():
-        value = getattr(job, attribute)
-        if value is not None:
-            document[field] = value
-    if job.claims:
-        document["claims"] = job.claims
-    if job.priority:
-        document["priority"] = job.priority
-    if job.timeout is not None:
-        document["timeoutMs"] = to_milliseconds(job.timeout)
-    return document
+    """Return the document of a job; an optional field with its default is absent, never null."""
+    return _write(job)
 
 
 def to_job(document: Mapping[str, Any], *, deduplicated: bool = False) -> AnyJob:
-    """Read a job; a stored null is unset. Raise `InvalidJobError` for what no job can be."""
+    """Return the job of a document; a stored null counts as absent.
+
+    Raise `InvalidJobError` for a document that cannot be a job.
+    """
     if type(document) is Undecodable:
         raise undecodable(document["data"], document["_id"])
-    job = _read(document, deduplicated=deduplicated)
-    if not _is_sound(job):
-        _mend(job)
-    return job
-
-
-def _read(document: Mapping[str, Any], *, deduplicated: bool) -> AnyJob:
-    # Not by its __init__, which takes several times as long: what is unset, the class has. What
-    # is read here is checked afterwards.
+    # Calling Job(...) takes several times as long. Absent fields have their default in the class.
     job: AnyJob = object.__new__(Job)
-    read = job.__dict__
-    for field, value in document.items():
-        if value is not None and field in _ATTRIBUTES:
-            read[_ATTRIBUTES[field]] = value
-    for attribute in _WITHOUT_DEFAULT:
-        if attribute not in read:
-            read[attribute] = None
-    for count in _COUNTS:
-        # Whatever else stands for nothing.
-        if count in read and not read[count]:
-            del read[count]
-    if document.get("timeoutMs") is not None:
-        read["timeout"] = _milliseconds(document["timeoutMs"], document["_id"])
+    values = job.__dict__
+    values["data"] = None
+    for key, value in document.items():
+        if value is not None and key in _READERS:
+            name, exact, read = _READERS[key]
+            if type(value) is exact or read is None:
+                values[name] = value
+            else:
+                try:
+                    values[name] = read(value)
+                except ValueError:
+                    raise unreadable(key, value, document.get("_id")) from None
+    if not values.keys() >= _REQUIRED_NAMES:
+        _complete(values)
     if deduplicated:
-        read["deduplicated"] = True
+        values["deduplicated"] = True
     return job
 
 
-def _milliseconds(value: object, job_id: object) -> timedelta:
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e15:
-        return timedelta(milliseconds=value)
-    raise unreadable("timeoutMs", value, job_id)
+def _complete(values: dict[str, Any]) -> None:
+    """Fill in what other programs leave out; raise `InvalidJobError` for anything else."""
+    job_id = values.setdefault("id", None)
+    if isinstance(job_id, ObjectId):
+        values.setdefault("created_at", job_id.generation_time)
+        values.setdefault("updated_at", job_id.generation_time)
+    for name, key in _REQUIRED.items():
+        if name not in values:
+            raise unreadable(key, None, job_id)
 
 
-_REQUIRED: dict[str, type] = {
-    "name": str,
-    "next_run_at": datetime,
-    "created_at": datetime,
-    "updated_at": datetime,
-    "fail_count": int,
-    "claims": int,
-    "priority": int,
-}
-_IF_SET: dict[str, type] = {
-    "max_retries": int,
-    "repeat_interval": str,
-    "timezone": str,
-    "claim_token": ObjectId,
-}
+class BulkEncoder:
+    """Encodes many jobs that differ in their ids and data only; the rest is encoded once."""
 
+    def __init__(self, job: AnyJob, codec: CodecOptions[Any]) -> None:
+        self._codec = codec
+        shared = to_document(job)
+        del shared["_id"], shared["data"]
+        self._shared = bson.encode(shared, codec_options=codec)[_SIZE_BYTES:-1]
+        self._size = len(_ID) + len(job.id.binary) + len(self._shared)
 
-def _is_sound(job: AnyJob) -> bool:
-    return (
-        type(job.id) is ObjectId
-        and type(job.name) is str
-        and type(job.next_run_at) is datetime
-        and type(job.created_at) is datetime
-        and type(job.updated_at) is datetime
-        and type(job.fail_count) is int
-        and type(job.claims) is int
-        and type(job.priority) is int
-        and 0 <= job.fail_count <= _LARGEST_COUNT
-        and 0 <= job.claims <= _LARGEST_COUNT
-        and 0 <= job.priority <= _LARGEST_COUNT
-        and (job.claim_token is None or type(job.claim_token) is ObjectId)
-        and job.max_retries is None
-        and job.repeat_interval is None
-        and job.timezone is None
-        and job.status in JobStatus.ALL
-    )
-
-
-def _mend(job: AnyJob) -> None:
-    """Accept what other programs write a little differently; refuse what no job can be."""
-    if not isinstance(job.id, Hashable):
-        raise unreadable("_id", job.id, job.id)
-    if isinstance(job.id, ObjectId):
-        for attribute in ("created_at", "updated_at"):
-            if getattr(job, attribute) is None:
-                setattr(job, attribute, job.id.generation_time)
-    for attribute, kind in (_REQUIRED | _IF_SET).items():
-        value = getattr(job, attribute)
-        if kind is int and _is_count(value):
-            setattr(job, attribute, int(value))
-        # Code is text to Python, and not to MongoDB.
-        elif (kind is int or not isinstance(value, kind) or type(value) is Code) and not (
-            value is None and attribute in _IF_SET
-        ):
-            raise unreadable(attribute, value, job.id)
-    if job.status not in JobStatus.ALL:
-        raise unreadable("status", job.status, job.id)
-
-
-def _is_count(value: object) -> TypeGuard[float]:
-    """Tell whether a stored value is a whole number that can be counted on with."""
-    return (
-        isinstance(value, (int, float))
-        and not isinstance(value, bool)
-        and 0 <= value <= _LARGEST_COUNT
-        and value == int(value)
-    )
+    def document(self, job: AnyJob) -> RawBSONDocument:
+        """Return the document of one of the jobs, encoded as the driver sends it."""
+        data = bson.encode({"data": job.data}, codec_options=self._codec)
+        size = (self._size + len(data)).to_bytes(_SIZE_BYTES, "little")
+        # The data comes last: its encoding ends with the byte that ends the document.
+        return RawBSONDocument(
+            b"".join((size, _ID, job.id.binary, self._shared, data[_SIZE_BYTES:]))
+        )
 
 
 def unreadable(field: str, value: object, job_id: object) -> InvalidJobError:
-    """Say which field keeps which document from being a job."""
+    """Return the error for a document that is not a job because of one field."""
     return InvalidJobError(
         field,
         value,
@@ -195,9 +134,9 @@ def unreadable(field: str, value: object, job_id: object) -> InvalidJobError:
 
 
 def schedule_problem(job_id: object, cron: object, timezone: object) -> InvalidJobError | None:
-    """Return why the next run of a stored schedule is not known here, None if it is.
+    """Return why this instance cannot compute the next run of a stored schedule, None if it can.
 
-    What is no text at all is no problem of the schedule: no job has that, and `to_job` refuses it.
+    Values that are not texts are left to `to_job`, which refuses the whole document.
     """
     if type(cron) is not str or (timezone is not None and type(timezone) is not str):
         return None

@@ -1,10 +1,15 @@
-"""One async face over the kinds of database handle that users bring."""
+"""MongoDB through any kind of database handle, with one asynchronous interface.
+
+Every command of monque goes through a `Driver`. It calls an `AsyncDatabase` on the event loop, and
+a blocking `Database` in threads or in place. It turns an outage into `MonqueConnectionError` and
+keeps the `Connectivity` up to date. A `Collection` has the operations that the rest of the store
+uses.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import suppress
 from datetime import UTC
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -13,7 +18,6 @@ import pymongo
 from bson.codec_options import CodecOptions, DatetimeConversion
 from pymongo import CursorType, ReadPreference
 from pymongo.asynchronous.client_session import AsyncClientSession
-from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.client_session import ClientSession
 from pymongo.database import Database
 from pymongo.errors import ConnectionFailure, InvalidOperation, OperationFailure
@@ -22,7 +26,9 @@ from pymongo.read_concern import ReadConcern
 from monque_core.display import brief_message
 from monque_core.errors import MonqueConnectionError
 from monque_core.store.cancellation import WAIT_FOR_IS_FRAGILE, cancelled_in_turn
-from monque_core.store.connectivity import Connectivity
+from monque_core.store.change_stream import Tail
+from monque_core.store.connectivity import Connectivity, is_outage
+from monque_core.store.handles import unwrap_database
 from monque_core.threads import ThreadPool
 
 if TYPE_CHECKING:
@@ -30,8 +36,8 @@ if TYPE_CHECKING:
 
     from bson.raw_bson import RawBSONDocument
     from pymongo.asynchronous.collection import AsyncCollection
+    from pymongo.asynchronous.database import AsyncDatabase
     from pymongo.collection import Collection as BlockingCollection
-    from pymongo.errors import PyMongoError
 
 Document: TypeAlias = dict[str, Any]
 Update: TypeAlias = Document | list[Document]
@@ -40,23 +46,21 @@ R = TypeVar("R")
 _BATCH_SIZE = 5000
 _UNAUTHORIZED = 13
 _COLLECTION_EXISTS = 48
-# Not primary any more, shutting down, interrupted by either.
-_GOING_AWAY_CODES = frozenset({91, 189, 10058, 10107, 11600, 11602, 13435, 13436})
 
 
 class Driver:
-    """The database monque works on, driven on the event loop, from threads, or in place.
+    """A database, called on the event loop, in threads, or in place.
 
-    In place, a call blocks whoever makes it and nothing is ever waited for: a coroutine that only
-    speaks to MongoDB then runs to its end without an event loop.
+    In place, each call blocks the calling thread. A coroutine that waits for nothing but MongoDB
+    then runs to its end without an event loop.
     """
 
     def __init__(self, database: object, *, in_place: bool = False) -> None:
-        native = _unwrap(database)
+        native = unwrap_database(database)
         if in_place and not isinstance(native, Database):
             raise TypeError(
-                "a blocking PyMongo Database or a Motor database is needed without asyncio: an "
-                "AsyncDatabase belongs to its own event loop, so take Monque for it"
+                "SyncMonque needs a blocking PyMongo Database or a Motor database: an "
+                "AsyncDatabase belongs to its own event loop, use Monque with it"
             )
         self._in_place = in_place
         if not native.write_concern.acknowledged:
@@ -76,19 +80,19 @@ class Driver:
         self._threads = ThreadPool("monque-mongo")
 
     def collection(self, name: str, database: str | None = None) -> Collection:
-        """Give a collection that reads from the primary and speaks aware datetimes.
+        """Return a collection that reads from the primary and returns aware datetimes.
 
-        It is of this database unless another of the same deployment is named.
+        `database` is another database of the same deployment, by default this one.
         """
         return Collection(self, name, database)
 
     async def command(self, command: str) -> Document:
-        """Run a database command."""
+        """Run a database command, and return the reply."""
         reply: Document = await self.call(self.native.command, command, codec_options=self.codec)
         return reply
 
     async def ping(self, seconds: float) -> None:
-        """Raise an error unless MongoDB answers within so many seconds."""
+        """Raise an error unless MongoDB answers within this many seconds."""
         native: Any = self.native
 
         def ask() -> None:
@@ -108,26 +112,26 @@ class Driver:
         session: Session | None = None,
         **keywords: object,
     ) -> Any:  # the driver's own result, whose type its callers know
-        """Call a driver method wherever it may be called, and keep track of the connection."""
+        """Call a method of PyMongo where it can be called, and record whether MongoDB answered."""
         if session is not None:
             keywords["session"] = session
         return await self._keep_connectivity(self._call(method, arguments, keywords), session)
 
     async def read(self, cursor: Any, session: Session | None = None) -> list[Document]:
-        """Read everything a cursor has."""
+        """Return all documents of a cursor."""
         documents: list[Document] = await self._keep_connectivity(
             self._call(cursor.to_list, (), {}), session
         )
         return documents
 
     async def meanwhile(self, reply: Coroutine[Any, Any, object], work: Callable[[], R]) -> R:
-        """Wait for a reply, and do something while MongoDB is at it."""
+        """Wait for a reply, and call a function while MongoDB works; return what it returns."""
         if self._in_place:
             await reply
             return work()
         waiting = asyncio.create_task(reply)
         try:
-            # One turn, in which the request is sent.
+            # One iteration of the event loop, in which the request is sent.
             await asyncio.sleep(0)
             result = work()
             await waiting
@@ -138,37 +142,37 @@ class Driver:
         return result
 
     async def next_change(self, stream: Any) -> Document | None:
-        """Wait for a change, for which MongoDB may take its time."""
+        """Wait for the next change; None if the stream has none for now, or is closed."""
         asked_at = time.monotonic()
         change: Document | None = await self._notice_outage(
             self._call(stream.try_next, (), {}), None
         )
         if change is not None or stream.alive:
-            # Else it is the driver alone that has spoken, of a stream that was closed under it.
+            # A closed stream returns None without asking MongoDB.
             self.connectivity.made(asked_at, at_leisure=True)
         return change
 
     async def close(self, stream: Any) -> None:
-        """Close a change stream, of which the driver swallows every fault."""
+        """Close a change stream; PyMongo ignores every error of it."""
         await self._call(stream.close, (), {})
 
     async def _keep_connectivity(self, reply: Awaitable[R], session: Session | None) -> R:
-        """Wait for a reply, and take note whether MongoDB could be reached."""
+        """Wait for a reply, and record whether MongoDB could be reached."""
         asked_at = time.monotonic()
         result = await self._notice_outage(reply, session)
         self.connectivity.made(asked_at)
         return result
 
     async def _notice_outage(self, reply: Awaitable[R], session: Session | None) -> R:
-        """Wait for a reply, and take note if MongoDB could not be reached."""
+        """Wait for a reply, and record if MongoDB could not be reached."""
         try:
             return await reply
         except (ConnectionFailure, InvalidOperation, OperationFailure, RuntimeError) as error:
-            if not _is_outage(error):
+            if not is_outage(error):
                 raise
             self.connectivity.lost()
             if session is not None:
-                # The caller's transaction needs the driver's labels to know what to repeat.
+                # The caller's transaction needs PyMongo's error labels to know what to retry.
                 raise
             raise MonqueConnectionError(f"MongoDB cannot be reached: {error}") from error
 
@@ -197,18 +201,18 @@ class Driver:
 
     @property
     def socket_timeout(self) -> float | None:
-        """Tell the client's own limit on one reply, in seconds."""
+        """Return the client's own limit on one reply in seconds, None if it has none."""
         options = self.native.client.options
         limits = [options.timeout, options.pool_options.socket_timeout]
         return min((limit for limit in limits if limit), default=None)
 
     async def dismiss_threads(self) -> None:
-        """End the threads of a blocking handle; later calls make new ones."""
+        """End the threads of a blocking handle; later calls start new ones."""
         await self._threads.dismiss(patience=1.0)
 
 
 class Collection:
-    """The collection methods monque uses, awaitable for every kind of handle."""
+    """The collection methods that monque uses, awaitable for every kind of handle."""
 
     def __init__(self, handle: Driver, name: str, database: str | None = None) -> None:
         self.name = name
@@ -223,7 +227,7 @@ class Collection:
             write_concern=handle.native.write_concern,
             read_concern=ReadConcern("local"),
         )
-        # Both kinds have the same methods; only what they return differs.
+        # Both kinds have the same methods, and return different types.
         self.native: Any = native
 
     async def find(
@@ -234,9 +238,9 @@ class Collection:
         majority: bool = False,
         **options: object,
     ) -> list[Document]:
-        """Read all matching documents, in one reply unless there are very many.
+        """Return all matching documents, in one reply unless there are very many.
 
-        With `majority`, only what no failover can take back.
+        With `majority`, only documents that no failover can roll back.
         """
         # The server's first batch is 101 documents; a second round trip costs more than they do.
         options.setdefault("batch_size", options.get("limit") or _BATCH_SIZE)
@@ -246,29 +250,29 @@ class Collection:
     async def find_one(
         self, filter: Mapping[str, object], *, session: Session | None = None, **options: Any
     ) -> Document | None:
-        """Read one matching document."""
+        """Return one matching document, None if there is none."""
         found = await self.find(filter, session=session, limit=1, **options)
         return found[0] if found else None
 
     async def aggregate(
         self, pipeline: Sequence[Mapping[str, object]], **options: Any
     ) -> list[Document]:
-        """Read everything a pipeline yields."""
+        """Return all documents of an aggregation pipeline."""
         options.setdefault("batchSize", _BATCH_SIZE)
         cursor = await self._driver.call(self.native.aggregate, pipeline, **options)
         return await self._driver.read(cursor)
 
     async def distinct(self, key: str, filter: Mapping[str, object]) -> list[object]:
-        """Read the distinct values of a field."""
+        """Return the distinct values of a field."""
         values: list[object] = await self._call("distinct", key, filter)
         return values
 
     async def count(self, filter: Mapping[str, object]) -> int:
-        """Count the matching documents."""
+        """Return the number of matching documents."""
         return int(await self._call("count_documents", filter))
 
     async def estimate(self) -> int:
-        """Return about how many documents there are, which takes no time."""
+        """Return the estimated number of documents, from the metadata of the collection."""
         return int(await self._call("estimated_document_count"))
 
     async def insert_one(self, document: Document, session: Session | None = None) -> None:
@@ -282,18 +286,18 @@ class Collection:
         *,
         ordered: bool = True,
     ) -> None:
-        """Insert documents in order, up to the first that is refused or all but those refused."""
+        """Insert documents; if ordered, stop at the first that MongoDB rejects."""
         await self._call("insert_many", documents, session=session, ordered=ordered)
 
     async def update_one(
         self, filter: Mapping[str, object], update: Update, session: Session | None = None
     ) -> int:
-        """Update one document and tell how many matched."""
+        """Update one document, and return how many matched."""
         result = await self._call("update_one", filter, update, session=session)
         return int(result.matched_count)
 
     async def update_many(self, filter: Mapping[str, object], update: Update) -> int:
-        """Update all matching documents and tell how many matched."""
+        """Update all matching documents, and return how many matched."""
         result = await self._call("update_many", filter, update)
         return int(result.matched_count)
 
@@ -305,7 +309,7 @@ class Collection:
         session: Session | None = None,
         **options: object,
     ) -> Document | None:
-        """Update one document and give it as it is afterwards, unless another is asked for."""
+        """Update one document, and return it as it is after the update; None if none matched."""
         options.setdefault("return_document", True)
         found: Document | None = await self._call(
             "find_one_and_update", filter, update, session=session, **options
@@ -315,28 +319,28 @@ class Collection:
     async def bulk_write(
         self, requests: Sequence[object], session: Session | None = None
     ) -> tuple[int, dict[int, Any]]:
-        """Write unordered requests; tell how many matched, and the ids of upserts by position."""
+        """Write unordered requests; return how many matched, and the upserted ids by position."""
         result = await self._call("bulk_write", requests, ordered=False, session=session)
         return int(result.matched_count), dict(result.upserted_ids or {})
 
     async def delete_one(self, filter: Mapping[str, object]) -> int:
-        """Delete one document and tell how many were deleted."""
+        """Delete one document, and return how many were deleted."""
         result = await self._call("delete_one", filter)
         return int(result.deleted_count)
 
     async def delete_many(self, filter: Mapping[str, object]) -> int:
-        """Delete all matching documents and tell how many were deleted."""
+        """Delete all matching documents, and return how many were deleted."""
         result = await self._call("delete_many", filter)
         return int(result.deleted_count)
 
     async def create_indexes(self, indexes: Sequence[object]) -> None:
-        """Create the indexes that are not there yet."""
+        """Create the indexes that do not exist."""
         await self._call("create_indexes", indexes)
 
     async def watch(self, pipeline: Sequence[Mapping[str, object]], max_await_ms: int) -> Any:
-        """Open a change stream; the driver's own object, of the handle's kind."""
+        """Open a change stream, and return PyMongo's object, blocking or asynchronous."""
         return await self._driver.call(
-            # A change stream only ever tells of what a majority has.
+            # A change stream reports only what a majority of the replica set has.
             of_majority(self.native).watch,
             pipeline,
             full_document="updateLookup",
@@ -365,11 +369,11 @@ class Collection:
         return Tail(native.max_await_time_ms(max_await_ms), is_blocking=self._driver.is_blocking)
 
     async def meanwhile(self, reply: Coroutine[Any, Any, object], work: Callable[[], R]) -> R:
-        """Wait for a reply to one of these methods, and do something while MongoDB is at it."""
+        """Wait for a reply to one of these methods, and call a function while MongoDB works."""
         return await self._driver.meanwhile(reply, work)
 
     async def next_change(self, stream: Any) -> Document | None:
-        """Wait for a change in a stream of this collection."""
+        """Wait for the next change in a stream of this collection."""
         return await self._driver.next_change(stream)
 
     async def close(self, stream: Any) -> None:
@@ -387,84 +391,11 @@ class Collection:
         return await self._driver.call(bound, *arguments, session=session, **keywords)
 
 
-class Tail:
-    """A tailing cursor of the driver's, with the methods of its change streams."""
-
-    def __init__(self, native: Any, *, is_blocking: bool) -> None:
-        self._native = native
-        self._is_blocking = is_blocking
-
-    @property
-    def alive(self) -> bool:
-        """Whether the server still has the cursor."""
-        return bool(self._native.alive)
-
-    def try_next(self) -> Any:
-        """Return the next document, None if none came in time; awaitable unless blocking."""
-        return next(self._native, None) if self._is_blocking else self._next()
-
-    async def _next(self) -> Any:
-        return await anext(self._native, None)
-
-    def close(self) -> Any:
-        """Close the cursor; awaitable unless blocking."""
-        return self._native.close()
-
-
 def of_majority(native: Any) -> Any:
-    """Give a driver's collection that reads what a majority has."""
+    """Return a collection of PyMongo that reads with read concern "majority"."""
     return native.with_options(read_concern=ReadConcern("majority"))
-
-
-def _is_outage(error: PyMongoError | RuntimeError) -> bool:
-    """Tell whether MongoDB could not be reached, or the server is going away."""
-    if isinstance(error, ConnectionFailure):
-        return True
-    if isinstance(error, RuntimeError):
-        # Cancelled while it waited for a server; a broken lock is all that it tells of it.
-        return "Lock is not acquired" in str(error)
-    if isinstance(error, InvalidOperation):
-        # The application closed its client under us, which the driver tells by words alone.
-        return "after close" in str(error)
-    details = getattr(error, "details", None) or {}
-    reported = [details, *details.get("writeConcernErrors", [])]
-    if concern := details.get("writeConcernError"):
-        reported.append(concern)
-    return any(report.get("code") in _GOING_AWAY_CODES for report in reported)
 
 
 def _written(host: str, port: int | None) -> str:
     name = f"[{host}]" if ":" in host else host
     return name if port is None else f"{name}:{port}"
-
-
-def native_session(session: object) -> Session | None:
-    """Give PyMongo's session behind the one the caller has."""
-    if session is None or isinstance(session, (AsyncClientSession, ClientSession)):
-        return session
-    delegate = getattr(session, "delegate", None)
-    if isinstance(delegate, ClientSession):
-        return delegate
-    raise TypeError(
-        f"session must be a PyMongo or Motor client session, not {type(session).__name__}"
-    )
-
-
-def _unwrap(database: object) -> AsyncDatabase[Document] | Database[Document]:
-    if isinstance(database, (AsyncDatabase, Database)):
-        return database
-    with suppress(Exception):
-        # Attribute access on a stranger may do anything: PyMongo's own objects invent children.
-        if type(database).__module__.split(".")[0] == "motor":
-            delegate = getattr(database, "delegate", None)
-            if isinstance(delegate, Database):
-                return delegate
-    raise TypeError(
-        "db must be a PyMongo AsyncDatabase, a PyMongo Database or a Motor database, "
-        f"not {type(database).__module__}.{type(database).__qualname__}"
-        + (
-            "; call client['name'] or client.get_default_database() for a database"
-            if "Client" in type(database).__name__
-            else ""
-        )
-    )

@@ -1,4 +1,4 @@
-"""Creating the indexes, and creating them again if somebody drops them."""
+"""Creating the indexes, and restoring them if somebody drops them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DUPLICATE_KEY: Final = 11000
 
 @dataclass(slots=True)
 class _Obstacle:
-    """An index that could not be created, and when to try again: each try reads all jobs."""
+    """An index that could not be created, and when to try again: each attempt reads all jobs."""
 
     pause: float
     retry_at: float
@@ -38,16 +38,16 @@ class IndexMaintenance:
         self._turns = 0
 
     async def create(self) -> None:
-        """Create all, or raise the driver's error."""
+        """Create all indexes, or raise the error of the driver."""
         for collection, indexes in self._wanted.items():
             await collection.create_indexes(indexes)
 
     async def restore(self) -> list[MonqueError]:
-        """Create those that went away, of one collection in turn; tell what is newly in the way.
+        """Create missing indexes of one of the collections; return the new problems.
 
-        One command if all are there, which changes nothing then.
+        If all exist, this is one command that changes nothing.
         """
-        # The leases do without their index for long, the jobs do not.
+        # The index of the leases is needed less than those of the jobs.
         jobs, meta = self._wanted
         self._turns += 1
         collection = jobs if self._turns % 10 else meta
@@ -72,7 +72,7 @@ class IndexMaintenance:
         return []
 
     async def _try(self, collection: Collection, index: IndexModel) -> MonqueError | None:
-        """Create one index; one that cannot be keeps no other from it, and is told once."""
+        """Create one index; return the problem the first time that it cannot be created."""
         name = _name(index)
         try:
             await collection.create_indexes([index])
@@ -90,14 +90,14 @@ def _name(index: IndexModel) -> str:
 
 
 def _problem(collection: Collection, name: str, error: OperationFailure) -> MonqueError:
-    advice = "drop what is in its way, or look at the rights of this user"
+    advice = "drop the conflicting index, or check the privileges of this user"
     if name == UNIQUE and error.code == _DUPLICATE_KEY:
         advice = (
             "two active jobs have the same name and unique key, so cancel or delete one; "
             "until then equal keys may be enqueued twice"
         )
     problem = MonqueError(
-        f"the index {name} of {collection.name!r} went away and cannot be created again, which is "
+        f"the index {name} of {collection.name!r} is missing and cannot be created; this is "
         f"tried at least every hour: {error}; {advice}"
     )
     problem.__cause__ = error

@@ -1,4 +1,4 @@
-"""The indexes monque needs, partial because every one is paid for on every change."""
+"""The indexes; most are partial, because each index makes every change more expensive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from monque_core.store.driver import Document
 
-# A query is served by a partial index only if it repeats these predicates word for word.
+# A query uses a partial index only if it repeats these predicates word for word.
 PENDING: Final[Document] = {"status": JobStatus.PENDING}
 PROCESSING: Final[Document] = {"status": JobStatus.PROCESSING}
 FINISHED: Final[Document] = {
@@ -53,7 +53,7 @@ def meta_indexes() -> Sequence[IndexModel]:
 
 
 def job_indexes(*, retention: bool) -> Sequence[IndexModel]:
-    """Give the indexes of the jobs collection, with the one for retention if that is on."""
+    """Return the indexes of the jobs collection, for retention only if that is on."""
     indexes = [
         IndexModel(
             [("name", ASCENDING), ("priority", DESCENDING), ("nextRunAt", ASCENDING)],
@@ -61,7 +61,7 @@ def job_indexes(*, retention: bool) -> Sequence[IndexModel]:
             partialFilterExpression=PENDING,
         ),
         IndexModel(
-            # The status leads, constant as it is: without it `distinct` would not use the index.
+            # The constant status comes first: otherwise `distinct` would not use the index.
             [("status", ASCENDING), ("heartbeatInterval", ASCENDING), ("lastHeartbeat", ASCENDING)],
             name=IN_PROCESS,
             partialFilterExpression=PROCESSING,
@@ -72,9 +72,9 @@ def job_indexes(*, retention: bool) -> Sequence[IndexModel]:
             unique=True,
             partialFilterExpression=KEYED,
         ),
-        # The one index on all jobs, for listing them: no change of status ever touches it.
+        # The only index on all jobs, for listing: no change of status touches it.
         IndexModel([("name", ASCENDING), ("_id", ASCENDING)], name="monque_py_name"),
-        # The statuses that are rare and looked for; the others are found along the way.
+        # For listing these rare statuses; the frequent ones are found quickly without it.
         IndexModel(
             [("status", ASCENDING), ("_id", ASCENDING)],
             name="monque_py_unsuccessful",

@@ -1,4 +1,4 @@
-"""New jobs that come while others are on their way, and go together."""
+"""Group commit of enqueued jobs: calls that overlap share one insert."""
 
 from __future__ import annotations
 
@@ -18,33 +18,34 @@ if TYPE_CHECKING:
     from monque_core.store.inserts import Inserts
 
 _LARGEST_GROUP = 1000
-_PATIENCE_SECONDS = 1.0
+_LONGEST_WAIT_SECONDS = 1.0
 
 
 class InsertBatcher:
-    """The group commit of new jobs: while one write is under way, the next jobs gather.
+    """While one write is in progress, gathers the next jobs into one group.
 
-    No timer: a job that comes alone is written at once, by whoever stores it.
+    There is no delay: a job without others before it is written at once, by its own caller.
     """
 
-    def __init__(self, intake: Inserts, *, in_place: bool) -> None:
-        self._inserts = intake
+    def __init__(self, inserts: Inserts, *, in_place: bool) -> None:
+        self._inserts = inserts
         self._in_place = in_place
-        self._desk: _Batcher | None = None
+        self._batcher: _Batcher | None = None
 
     async def store(self, job: AnyJob) -> AnyJob:
-        """Insert a job, or give the active one that has its key."""
-        # A deadline set by `pymongo.timeout` is the caller's own, and not for others to bear.
+        """Insert a job, or return the active one that has its key."""
+        # A deadline set by `pymongo.timeout` applies to the job of its caller only. PyMongo has no
+        # public way to read it.
         if self._in_place or _csot.get_timeout() is not None:
             return await self._inserts.put(job)
         loop = asyncio.get_running_loop()
-        if self._desk is None or self._desk.loop is not loop:
-            self._desk = _Batcher(loop, self._inserts)
-        return await self._desk.store(job)
+        if self._batcher is None or self._batcher.loop is not loop:
+            self._batcher = _Batcher(loop, self._inserts)
+        return await self._batcher.store(job)
 
 
 class _PendingInsert:
-    """A job that others write, and who waits for it."""
+    """A job that is written in a group, and the future that its caller waits for."""
 
     __slots__ = ("group", "job", "stored")
 
@@ -55,29 +56,29 @@ class _PendingInsert:
 
 
 class _Group:
-    """Jobs on their way together, in a task that belongs to none of those who wait."""
+    """Jobs that are written together, in a task of its own."""
 
-    def __init__(self, arrivals: Sequence[_PendingInsert]) -> None:
-        self.insert_batcher = arrivals
+    def __init__(self, inserts: Sequence[_PendingInsert]) -> None:
+        self.inserts = inserts
         self.task: asyncio.Task[None] | None = None
-        for one in arrivals:
+        for one in inserts:
             one.group = self
 
     def is_abandoned(self) -> bool:
-        return all(one.stored.done() for one in self.insert_batcher)
+        return all(one.stored.done() for one in self.inserts)
 
 
 class _Batcher:
-    """Where jobs arrive in one event loop."""
+    """The gathering of jobs in one event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, intake: Inserts) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, inserts: Inserts) -> None:
         self.loop = loop
-        self._inserts = intake
+        self._inserts = inserts
         self._under_way: object | None = None
-        """The write that others wait for: one job's, or a group's."""
+        """The write that later jobs wait for, of one job or of a group."""
         self._groups: set[_Group] = set()
         self._waiting: list[_PendingInsert] = []
-        self._patience: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     async def store(self, job: AnyJob) -> AnyJob:
         if self._under_way is not None:
@@ -86,24 +87,24 @@ class _Batcher:
         try:
             return await self._inserts.put(job)
         except MonqueConnectionError as error:
-            self._broke_down(mine, error)
+            self._fail_waiting(mine, error)
             raise
         finally:
             self._ended(mine)
 
     async def _join(self, job: AnyJob) -> AnyJob:
-        """Wait for a group to be written; whoever gives up takes nobody else along."""
-        arrival = _PendingInsert(job, self.loop.create_future())
-        self._waiting.append(arrival)
-        if self._patience is None:
-            # One reply that never comes must not hold up those of the others.
-            self._patience = self.loop.call_later(_PATIENCE_SECONDS, self._next)
+        """Wait until a group is written; a cancelled caller does not affect the others."""
+        insert = _PendingInsert(job, self.loop.create_future())
+        self._waiting.append(insert)
+        if self._timer is None:
+            # A reply that never comes must not block the next group.
+            self._timer = self.loop.call_later(_LONGEST_WAIT_SECONDS, self._next)
         try:
-            return await arrival.stored
+            return await insert.stored
         except asyncio.CancelledError:
-            group = arrival.group
+            group = insert.group
             if group is not None and group.task is not None and group.is_abandoned():
-                # Not before its first step: a task cancelled earlier never runs, nor tells its end.
+                # Later: a task that is cancelled before its first step never runs its cleanup.
                 self.loop.call_soon(group.task.cancel)
             raise
 
@@ -112,56 +113,56 @@ class _Batcher:
             self._next()
 
     def _next(self) -> None:
-        """Write what has gathered."""
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+        """Write the jobs that have gathered."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         waiting = [one for one in self._waiting if not one.stored.done()]
-        arrivals, self._waiting = waiting[:_LARGEST_GROUP], waiting[_LARGEST_GROUP:]
+        batch, self._waiting = waiting[:_LARGEST_GROUP], waiting[_LARGEST_GROUP:]
         self._under_way = None
-        if arrivals:
-            self._under_way = group = _Group(arrivals)
+        if batch:
+            self._under_way = group = _Group(batch)
             self._groups.add(group)
-            # With no one's context variables, such as the deadline of `pymongo.timeout`.
+            # Without context variables of a caller, such as the deadline of `pymongo.timeout`.
             context = contextvars.Context()
             group.task = self.loop.create_task(
-                self._write(group), name="monque-arrivals", context=context
+                self._write(group), name="monque-insert-batch", context=context
             )
         if self._waiting:
-            self._patience = self.loop.call_later(_PATIENCE_SECONDS, self._next)
+            self._timer = self.loop.call_later(_LONGEST_WAIT_SECONDS, self._next)
 
     async def _write(self, group: _Group) -> None:
         try:
-            stored = await self._inserts.put_together([one.job for one in group.insert_batcher])
-            for one, result in zip(group.insert_batcher, stored, strict=True):
-                _tell(one, result)
-        except Exception as error:  # noqa: BLE001  # it is for those who wait
-            for one in group.insert_batcher:
-                _tell(one, error)
+            stored = await self._inserts.put_together([one.job for one in group.inserts])
+            for one, result in zip(group.inserts, stored, strict=True):
+                _resolve(one, result)
+        except Exception as error:  # noqa: BLE001  # the callers get it
+            for one in group.inserts:
+                _resolve(one, error)
             if isinstance(error, MonqueConnectionError):
-                self._broke_down(group, error)
+                self._fail_waiting(group, error)
         finally:
-            for one in group.insert_batcher:
+            for one in group.inserts:
                 one.stored.cancel()
             self._groups.discard(group)
             self._ended(group)
 
-    def _broke_down(self, write: object, error: MonqueConnectionError) -> None:
-        """Tell those who waited for a write that MongoDB is away, instead of trying again."""
+    def _fail_waiting(self, write: object, error: MonqueConnectionError) -> None:
+        """Fail the waiting jobs as well if MongoDB cannot be reached, instead of trying again."""
         if self._under_way is write:
             for one in self._waiting:
-                _tell(one, error)
+                _resolve(one, error)
 
 
-def _tell(arrival: _PendingInsert, result: AnyJob | Exception) -> None:
-    if arrival.stored.done():
+def _resolve(insert: _PendingInsert, result: AnyJob | Exception) -> None:
+    if insert.stored.done():
         return
     if isinstance(result, Exception):
-        # Each its own: raising an exception writes the traceback into it.
+        # A copy for each caller: raising an exception stores the traceback in it.
         error = copy(result)
         error.__cause__ = result.__cause__
-        arrival.stored.set_exception(error)
-        # Whoever is cancelled at this very moment does not ask for it any more.
-        arrival.stored.exception()
+        insert.stored.set_exception(error)
+        # Mark it as retrieved: the caller may have been cancelled at this moment.
+        insert.stored.exception()
     else:
-        arrival.stored.set_result(result)
+        insert.stored.set_result(result)

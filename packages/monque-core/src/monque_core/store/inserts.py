@@ -1,4 +1,4 @@
-"""Putting one-off jobs into the collection."""
+"""Inserting one-off jobs, with and without unique keys."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError, DuplicateKeyError, PyMongoError, WriteConcernError
 
 from monque_core.errors import MonqueConnectionError, MonqueError
-from monque_core.store.bulk_encoder import BulkEncoder
-from monque_core.store.documents import to_document, to_job, unreadable
+from monque_core.store.documents import BulkEncoder, to_document, to_job, unreadable
 from monque_core.store.expressions import one_of
 from monque_core.store.indexes import KEYED
 
@@ -30,23 +29,23 @@ _ATTEMPTS = 100
 
 
 class Inserts:
-    """Where new jobs enter the jobs collection."""
+    """Inserts new jobs into the jobs collection."""
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
 
     async def put(self, job: AnyJob, session: Session | None = None) -> AnyJob:
-        """Insert a job, or give the active one that has its key."""
+        """Insert a job, or return the active one that has its key."""
         if job.unique_key is not None:
             return await self.insert_unique(job, session)
         await self._collection.insert_one(to_document(job), session)
         return job
 
     async def put_together(self, jobs: Sequence[AnyJob]) -> list[AnyJob | Exception]:
-        """Do the same for several jobs of whatever name; what one is refused for is its own."""
+        """Insert several jobs of any names; return the job or the error of each."""
         plain = [job for job in jobs if job.unique_key is None]
         keyed = [job for job in jobs if job.unique_key is not None]
-        # By identity: two that wait for each other may be equal.
+        # By identity: two of the jobs may be equal.
         results = {id(job): result for job, result in await self._put_plain(plain)}
         results |= {id(job): result for job, result in await self._put_keyed(keyed)}
         return [results[id(job)] for job in jobs]
@@ -73,32 +72,32 @@ class Inserts:
         except MonqueConnectionError:
             raise
         except MonqueError:
-            # A key that is held by what is no job is one caller's trouble.
+            # A document that is not a job has one of the keys: only that caller gets the error.
             inserted = set()
         return [(job, job if job.id in inserted else await self._try_alone(job)) for job in jobs]
 
     async def _try_alone(self, job: AnyJob) -> AnyJob | Exception:
-        """Give a job that was refused in company the very error that it gets by itself."""
+        """Insert a job that failed in a batch by itself, so that it gets its own error."""
         try:
             return await self.put(job)
         except (MonqueError, PyMongoError) as error:
             return error
 
     async def insert_alike(self, jobs: Sequence[AnyJob], session: Session | None) -> None:
-        """Insert jobs without keys that differ in their ids and data alone, in order."""
-        stencil = BulkEncoder(jobs[0], self._collection.codec)
+        """Insert jobs without keys, in order; they differ in their ids and data only."""
+        encoder = BulkEncoder(jobs[0], self._collection.codec)
 
-        def written() -> list[RawBSONDocument]:
-            return [stencil.document(job) for job in next(batches, ())]
+        def next_documents() -> list[RawBSONDocument]:
+            return [encoder.document(job) for job in next(batches, ())]
 
         batches = _insertions(jobs)
-        documents = written()
+        documents = next_documents()
         while documents:
             insertion = self._collection.insert_many(documents, session)
-            documents = await self._collection.meanwhile(insertion, written)
+            documents = await self._collection.meanwhile(insertion, next_documents)
 
     async def insert_unique(self, job: AnyJob, session: Session | None) -> AnyJob:
-        """Insert a job with a key, or give the active one that has it already."""
+        """Insert a job with a key, or return the active one that has it already."""
         for _ in range(_ATTEMPTS):
             try:
                 document = await self._collection.find_one_and_update(
@@ -109,7 +108,7 @@ class Inserts:
                 )
             except DuplicateKeyError:
                 if session is not None:
-                    # The transaction is aborted: only its owner can begin it again.
+                    # The transaction is aborted: only the caller can start it again.
                     raise
                 continue
             assert document is not None
@@ -121,7 +120,7 @@ class Inserts:
     async def insert_many_unique(
         self, jobs: Sequence[AnyJob], session: Session | None
     ) -> list[AnyJob]:
-        """Insert jobs with keys; where a key is taken, give the active job that has it."""
+        """Insert jobs with keys; where a key is taken, return the active job that has it."""
         results: list[AnyJob] = []
         for batch in in_batches(jobs, BATCH_SIZE):
             results += await self._insert_batch_unique(batch, session)
@@ -173,7 +172,7 @@ class Inserts:
         )
         for document in documents:
             if type(document["uniqueKey"]) is not str:
-                # An array matches what one of its elements does.
+                # A filter also matches an array of which one element matches.
                 raise unreadable("uniqueKey", document["uniqueKey"], document["_id"])
         active = [to_job(document, deduplicated=True) for document in documents]
         return {(job.name, job.unique_key): job for job in active}
@@ -189,7 +188,7 @@ def active_with_key(job: AnyJob) -> Document:
 
 
 def _insertions(jobs: Sequence[AnyJob]) -> Iterator[Sequence[AnyJob]]:
-    """Cut jobs into inserts, larger ones after the first, since each waits for a majority."""
+    """Yield batches, larger ones after the first few: each insert waits for a majority."""
     start, size = 0, BATCH_SIZE
     while start < len(jobs):
         yield jobs[start : start + size]
@@ -199,13 +198,13 @@ def _insertions(jobs: Sequence[AnyJob]) -> Iterator[Sequence[AnyJob]]:
 
 
 def in_batches(jobs: Sequence[AnyJob], size: int) -> Iterator[Sequence[AnyJob]]:
-    """Cut a sequence into pieces of at most this size."""
+    """Yield batches of at most this size."""
     for start in range(0, len(jobs), size):
         yield jobs[start : start + size]
 
 
 def _failures(error: BulkWriteError) -> list[Document]:
-    """Give what single documents were refused for; raise what was refused to all of them."""
+    """Return the errors of single documents; raise an error that concerns all of them."""
     failures: list[Document] = error.details.get("writeErrors", [])
     if not failures:
         concern = error.details["writeConcernErrors"][-1]
@@ -215,6 +214,6 @@ def _failures(error: BulkWriteError) -> list[Document]:
 
 def _contention(job: AnyJob) -> MonqueError:
     return MonqueError(
-        f"unique key {job.unique_key!r} of {job.name!r} could not be settled in {_ATTEMPTS} "
-        "attempts: it is being taken and freed faster than it can be read; try again"
+        f"unique key {job.unique_key!r} of {job.name!r} could not be inserted in "
+        f"{_ATTEMPTS} attempts: other jobs take and free it faster than it can be read; try again"
     )

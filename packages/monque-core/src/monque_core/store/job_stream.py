@@ -1,4 +1,4 @@
-"""The change stream: which job became due, or will, and when."""
+"""The change stream of the jobs collection: which jobs become due, and when."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class JobChange:
 
 
 class JobStreams:
-    """Where change streams on the jobs collection are opened."""
+    """Opens change streams on the jobs collection."""
 
     def __init__(
         self, collection: Collection, *, blocking: bool, socket_timeout: float | None
@@ -36,7 +36,7 @@ class JobStreams:
         self._blocking = blocking
 
     async def open(self, names: Sequence[str]) -> JobStream:
-        """Start watching the jobs of these names; what happens from now on will be seen."""
+        """Open a change stream on the jobs of these names, from now on."""
         native = await opened(self._collection.watch(_pipeline(names), self._await_ms))
         return JobStream(self._collection, native, blocking=self._blocking)
 
@@ -45,10 +45,10 @@ class JobStream(ChangeStream):
     """One open change stream on the jobs collection."""
 
     async def next(self) -> JobChange | None:
-        """Wait for a change; None if there was none for a while.
+        """Return the next change, None if there was none for a while.
 
-        Raise `EOFError` when the server has ended the stream, as it does when the collection
-        is dropped.
+        Raise `EOFError` when the server has ended the stream, for example because the collection
+        was dropped.
         """
         event = await self._next_event()
         if event is None:
@@ -61,7 +61,7 @@ class JobStream(ChangeStream):
 
 
 def _pipeline(names: Sequence[str]) -> list[Document]:
-    """Filter on the server: foreign jobs and changes that make nothing due never reach us."""
+    """Filter on the server: send only changes that make a job of these names due."""
     return [
         {
             "$match": {

@@ -1,4 +1,4 @@
-"""Leases: what only one holder may do at a time, timed by the server's own clock."""
+"""Leases in the meta collection, timed by the server's clock: one holder at a time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from monque_core.clock import ServerTime
 from monque_core.durations import to_milliseconds
 
 if TYPE_CHECKING:
@@ -16,25 +17,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerTime:
-    """What the server's clock showed between two readings of `time.monotonic_ns()`."""
-
-    instant: datetime
-    asked_ns: int
-    answered_ns: int
-
-    @property
-    def took_ns(self) -> int:
-        """Give the nanoseconds in which nobody knows when the clock was read."""
-        return self.answered_ns - self.asked_ns
-
-
-@dataclass(frozen=True, slots=True)
 class Grant(ServerTime):
-    """A lease that was taken or renewed, and the server's time at that moment."""
+    """A lease that was taken or renewed, with the server's time at that moment."""
 
     term: int
-    """Grows with every change of the holder: what was decided in a lower term is outdated."""
+    """The fencing token: it grows with every change of the holder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +29,7 @@ class Lease:
     """A lease as stored."""
 
     holder: str | None
-    """None once it has been laid down."""
+    """None after `lay_down`."""
     expires_at: datetime
     is_expired: bool
     term: int
@@ -57,9 +44,9 @@ class Leases:
     async def take(
         self, key: str, holder: str, duration: timedelta, *, new_term: bool = False
     ) -> Grant | None:
-        """Take a free or expired lease, or renew one's own; None if someone else holds it.
+        """Take a free or expired lease, or renew an own one; return None if another holds it.
 
-        One's own stays in its term, unless a new one is asked for.
+        A renewed lease keeps its term, unless `new_term` is set.
         """
         milliseconds = to_milliseconds(duration)
         expiry = {"$dateAdd": {"startDate": "$$NOW", "unit": "millisecond", "amount": milliseconds}}
@@ -91,7 +78,7 @@ class Leases:
         return Grant(server_now, asked_ns, answered_ns, _term(document))
 
     async def read(self, key: str) -> Lease | None:
-        """See who holds a lease."""
+        """Return a lease, None if there is none."""
         documents = await self._collection.aggregate(
             [
                 {"$match": {"_id": key}},
@@ -105,11 +92,11 @@ class Leases:
         return Lease(holder, expires_at, document["isExpired"], _term(document))
 
     async def give_back(self, key: str, holder: str) -> None:
-        """Let go of a lease, if it is still one's own."""
+        """Delete a lease if this holder still has it."""
         await self._collection.delete_one({"_id": key, "holder": holder})
 
     async def lay_down(self, key: str, holder: str) -> None:
-        """Let go of a lease, if it is still one's own, but keep its term for the next holder."""
+        """Release a lease if this holder still has it, but keep its term for the next holder."""
         await self._collection.update_one(
             {"_id": key, "holder": holder},
             [{"$set": {"expiresAt": "$$NOW"}}, {"$unset": "holder"}],
@@ -117,7 +104,7 @@ class Leases:
 
 
 def _is_free_for(holder: str) -> Document:
-    """Compute whether a lease is one's own, expired or not there yet."""
+    """Compute whether a lease is free for a holder: its own, expired or not there yet."""
     return {
         "$or": [
             {"$eq": ["$holder", {"$literal": holder}]},
@@ -127,12 +114,12 @@ def _is_free_for(holder: str) -> Document:
 
 
 def _next_term() -> Document:
-    """Compute a term above all before, even if the server has removed the lease meanwhile."""
+    """Compute a term above all earlier ones, even if the server has deleted the lease."""
     is_numbered = {"$isNumber": "$term"}
     following = {"$cond": [is_numbered, {"$add": [{"$toLong": "$term"}, 1]}, 0]}
     return {"$max": [{"$toLong": "$$NOW"}, following]}
 
 
 def _term(document: Document) -> int:
-    """Read a term; leases of former versions have none."""
+    """Return the term of a lease; leases of former versions have none."""
     return int(document.get("term") or 0)

@@ -1,4 +1,4 @@
-"""Reading a collection in which other programs may have stored what the driver cannot decode."""
+"""Reading documents of which the driver cannot decode some."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class Undecodable(dict[str, Any]):
-    """What could be made out of a document that is not to be decoded, for example its id."""
+    """The readable part of a document that cannot be decoded, for example its id."""
 
 
 class LenientCollection(Collection):
-    """A collection of which one document that cannot be decoded hides no other."""
+    """A collection in which one document that cannot be decoded does not hide the others."""
 
     def __init__(self, handle: Driver, name: str) -> None:
         super().__init__(handle, name)
@@ -40,7 +40,7 @@ class LenientCollection(Collection):
         majority: bool = False,
         **options: object,
     ) -> list[Document]:
-        """Read all matching documents, those that cannot be decoded as `Undecodable`."""
+        """Return all matching documents; those that cannot be decoded are `Undecodable`."""
         try:
             return await super().find(filter, session=session, majority=majority, **options)
         except InvalidBSON:
@@ -51,7 +51,7 @@ class LenientCollection(Collection):
     async def aggregate(
         self, pipeline: Sequence[Mapping[str, object]], **options: Any
     ) -> list[Document]:
-        """Read everything a pipeline yields, what cannot be decoded as `Undecodable`."""
+        """Return the result of a pipeline; documents that cannot be decoded are `Undecodable`."""
         try:
             return await super().aggregate(pipeline, **options)
         except InvalidBSON:
@@ -66,7 +66,7 @@ class LenientCollection(Collection):
         session: Session | None = None,
         **options: object,
     ) -> Document | None:
-        """Update one document; raise `InvalidJobError` if it was, and cannot be decoded."""
+        """Update one document; raise `InvalidJobError` if it was updated but cannot be decoded."""
         try:
             return await super().find_one_and_update(filter, update, session=session, **options)
         except InvalidBSON as error:
@@ -77,7 +77,7 @@ class LenientCollection(Collection):
 
 
 def undecodable(error: Exception | str, job_id: object = None) -> InvalidJobError:
-    """Say that a document cannot be decoded, and which if that is known."""
+    """Return the error for a document that cannot be decoded."""
     which = "" if job_id is None else f", in the document {str(job_id)!r}"
     return InvalidJobError("data", None, f"the stored job cannot be decoded: {error}{which}")
 
@@ -86,7 +86,7 @@ def _decode(document: RawBSONDocument, codec: CodecOptions[Document]) -> Documen
     try:
         return bson.decode(document.raw, codec)
     except InvalidBSON as error:
-        # Text in place of what is no text, and no decoder of the user's.
+        # Replace invalid UTF-8, and use no decoder of the application.
         lenient = codec.with_options(
             unicode_decode_error_handler="replace",
             type_registry=TypeRegistry(),

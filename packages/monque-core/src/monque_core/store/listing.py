@@ -1,4 +1,4 @@
-"""Reading jobs: one, some, and page by page."""
+"""Reading jobs: one, some, and page by page; and the filter of a selector."""
 
 from __future__ import annotations
 
@@ -9,24 +9,42 @@ from monque_core.jobs.cursor import Place
 from monque_core.jobs.job import JobStatus
 from monque_core.jobs.views import JobPage
 from monque_core.store.documents import to_job
+from monque_core.store.expressions import one_of
 from monque_core.store.indexes import RECURRING
 from monque_core.store.paging import read_page, readable
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from bson import ObjectId
 
     from monque_core.jobs.job import AnyJob
+    from monque_core.jobs.selector import JobSelector
     from monque_core.store.driver import Collection, Document
     from monque_core.store.paging import PageRequest, Start
 
 SortName: TypeAlias = Literal["created_at", "updated_at", "next_run_at"]
 
-# An id grows with the time it was made, and has an index of its own.
+# Ids grow with the time of creation, and always have an index.
 _FIELDS: Final[dict[SortName, str]] = {
     "created_at": "_id",
     "updated_at": "updatedAt",
     "next_run_at": "nextRunAt",
 }
+
+
+def selected(selector: JobSelector, now: datetime) -> Document:
+    """Match the jobs that a selector chooses."""
+    chosen: Document = {}
+    if selector.name is not None:
+        chosen["name"] = selector.name
+    if selector.statuses is not None:
+        chosen["status"] = one_of(selector.statuses)
+    before, after = selector.created_before(now), selector.created_after(now)
+    created = {"$lt": before, "$gt": after}
+    if before is not None or after is not None:
+        chosen["createdAt"] = {operator: at for operator, at in created.items() if at is not None}
+    return chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +72,7 @@ class Order:
 
     @property
     def sortable(self) -> Document:
-        """Match what has a place in this order: values of other types compare with nothing."""
+        """Match documents that have a place in this order: other types do not compare."""
         ours: Document = {"_id": {"$type": "objectId"}}
         field = _FIELDS[self.by]
         if field == "_id":
@@ -73,7 +91,7 @@ class Order:
             return {"_id": {later: place.id}}
         among_equals = {field: {"$eq": place.value}, "_id": {later: place.id}}
         if place.value is None:
-            # Nothing sorts before what is missing, and comparing with it would match nothing.
+            # A missing value sorts first, and a comparison with it matches nothing.
             return {"$or": [among_equals] + ([] if self.descending else [{field: {"$ne": None}}])}
         missing = [{field: None}] if self.descending else []
         return {"$or": [{field: {later: place.value}}, among_equals, *missing]}
@@ -90,14 +108,20 @@ class JobListing:
         document = await self._collection.find_one({"_id": job_id})
         return None if document is None else to_job(document)
 
-    async def find(self, chosen: Document, order: Order, limit: int, skip: int) -> list[AnyJob]:
-        """Return the chosen jobs in order."""
+    async def find(
+        self, selector: JobSelector, order: Order, limit: int, skip: int, now: datetime
+    ) -> list[AnyJob]:
+        """Return the selected jobs in order."""
+        chosen = selected(selector, now)
         documents = await self._collection.find(chosen, sort=order.keys, limit=limit, skip=skip)
         return readable(documents, to_job)
 
-    async def page(self, chosen: Document, order: Order, request: PageRequest) -> JobPage:
-        """Return a page of the chosen jobs."""
-        sheet = await read_page(_Jobs(self._collection, chosen, order), request)
+    async def page(
+        self, selector: JobSelector, order: Order, request: PageRequest, now: datetime
+    ) -> JobPage:
+        """Return a page of the selected jobs."""
+        rows = _Jobs(self._collection, selected(selector, now), order)
+        sheet = await read_page(rows, request)
         jobs = readable(sheet.rows, to_job)
         return JobPage(jobs, sheet.cursor, sheet.has_next, sheet.has_previous)
 
@@ -112,7 +136,7 @@ class JobListing:
 
 
 class _Jobs:
-    """The chosen jobs in order."""
+    """The rows of a paged list: the chosen jobs in order."""
 
     def __init__(self, collection: Collection, chosen: Document, order: Order) -> None:
         self._collection = collection

@@ -1,4 +1,4 @@
-"""Changing and deleting jobs from outside, one by one and in bulk."""
+"""Cancelling, retrying, rescheduling and deleting jobs, one by one and in bulk."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from monque_core.errors import JobStateError
 from monque_core.jobs.job import JobStatus
 from monque_core.store import transitions
 from monque_core.store.documents import to_job
+from monque_core.store.indexes import FINISHED
+from monque_core.store.listing import selected
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -20,13 +22,14 @@ if TYPE_CHECKING:
     from bson import ObjectId
 
     from monque_core.jobs.job import AnyJob, StatusName
+    from monque_core.jobs.selector import JobSelector
     from monque_core.store.driver import Collection, Document
     from monque_core.store.transitions import Transition
 
 _BATCH_SIZE = 1000
 _ATTEMPTS = 10
 _DUPLICATE_KEY = 11000
-# Spelled out, for an index has no bounds for "not an ObjectId".
+# Listed, because "not an ObjectId" has no index bounds.
 _OTHER_TYPES = [
     *("minKey", "null", "number", "symbol", "string", "object", "binData", "bool", "date"),
     *("timestamp", "dbPointer", "javascript", "maxKey"),
@@ -42,18 +45,18 @@ class ChangedJob:
 
     @property
     def is_new(self) -> bool:
-        """Tell whether the action did anything."""
+        """Whether the action changed the job."""
         return self.job.status != self.previous_status
 
 
 class Management:
-    """The jobs collection in the hands of an operator."""
+    """The actions of operators on the jobs collection."""
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
 
     async def cancel(self, job_id: ObjectId, now: datetime) -> ChangedJob | None:
-        """Cancel a pending job; one that is cancelled already is given as it is."""
+        """Cancel a pending job; return one that is cancelled already as it is."""
         step = transitions.cancel(job_id, now)
         written = await self._write(job_id, step, "cancel", already=JobStatus.CANCELLED)
         if written is None:
@@ -62,7 +65,7 @@ class Management:
         return ChangedJob(to_job(document), JobStatus.PENDING if is_new else JobStatus.CANCELLED)
 
     async def retry(self, job_id: ObjectId, now: datetime) -> ChangedJob | None:
-        """Make a failed or cancelled job pending again, due at once or as it was."""
+        """Make a failed or cancelled job pending again, due now or at its own later time."""
         step = transitions.retry(job_id, now)
         try:
             written = await self._write(job_id, step, "retry", return_document=False)
@@ -87,15 +90,15 @@ class Management:
         return None if written is None else ChangedJob(to_job(written[0]), JobStatus.PENDING)
 
     async def delete(self, job_id: ObjectId) -> bool:
-        """Delete a job in whatever status; a run of it finds out that it lost its claim."""
+        """Delete a job in any status; a run of it loses its claim."""
         return bool(await self._collection.delete_one({"_id": job_id}))
 
     def cancel_many(
-        self, chosen: Document, now: datetime, *, schedules: bool = False
+        self, selector: JobSelector, now: datetime, *, schedules: bool = False
     ) -> AsyncIterator[int]:
-        """Cancel the chosen jobs that are pending; tell of each batch how many.
+        """Cancel the chosen jobs that are pending; yield the number of each batch.
 
-        Schedules among them are cancelled only if that is asked for.
+        Schedules are cancelled only with `schedules`.
         """
         condition: Document = {"status": transitions.CANCELLABLE}
         if not schedules:
@@ -105,18 +108,20 @@ class Management:
             step = transitions.cancel({"$in": [document["_id"] for document in batch]}, now)
             return await self._collection.update_many(step.filter, step.update)
 
-        return self._in_batches({"$and": [chosen, condition]}, cancel)
+        return self._in_batches({"$and": [selected(selector, now), condition]}, cancel)
 
-    def retry_many(self, chosen: Document, now: datetime, spread: timedelta) -> AsyncIterator[int]:
-        """Make the chosen jobs that failed or were cancelled pending; tell of each batch how many.
+    def retry_many(
+        self, selector: JobSelector, now: datetime, spread: timedelta
+    ) -> AsyncIterator[int]:
+        """Make the chosen failed and cancelled jobs pending; yield the number of each batch.
 
-        They become due at random within the time given, for they would all run at once; those that
-        were cancelled before they were due become due as they were. One whose unique key is active
+        They become due at random times within `spread`, so that they do not all run at once. A job
+        that was cancelled before it was due keeps its due time. A job whose unique key is active
         again is left as it is.
         """
 
         async def retry(batch: list[Document]) -> int:
-            # One whose key is active again would end an update of many.
+            # A job whose key is active again would end an `update_many`.
             keyed = [document["_id"] for document in batch if document.get("uniqueKey")]
             others = [document["_id"] for document in batch if not document.get("uniqueKey")]
             step = transitions.retry({"$in": others}, now, spread)
@@ -136,10 +141,11 @@ class Management:
                 return int(error.details["nModified"])
             return matched
 
-        return self._in_batches({"$and": [chosen, {"status": transitions.RETRYABLE}]}, retry)
+        return self._in_batches(_retryable(selector, now), retry)
 
-    def delete_many(self, chosen: Document) -> AsyncIterator[int]:
-        """Delete the chosen jobs; tell of each batch how many."""
+    def delete_many(self, selector: JobSelector, now: datetime) -> AsyncIterator[int]:
+        """Delete the chosen jobs; yield the number of each batch."""
+        chosen = selected(selector, now)
 
         async def delete(batch: list[Document]) -> int:
             ids = [document["_id"] for document in batch]
@@ -147,9 +153,9 @@ class Management:
 
         return self._in_batches(chosen, delete)
 
-    async def count_retryable(self, chosen: Document) -> int:
-        """Count the chosen jobs that failed or were cancelled."""
-        return await self._collection.count({"$and": [chosen, {"status": transitions.RETRYABLE}]})
+    async def count_retryable(self, selector: JobSelector, now: datetime) -> int:
+        """Return how many of the chosen jobs failed or were cancelled."""
+        return await self._collection.count(_retryable(selector, now))
 
     async def _write(
         self,
@@ -160,9 +166,10 @@ class Management:
         already: StatusName | None = None,
         return_document: bool = True,
     ) -> tuple[Document, bool] | None:
-        """Write once; a miss is read, to tell a job that is gone from one in another status.
+        """Return the written document and True, None if there is no such job.
 
-        One that is in the wanted status `already` is given as it is, and False with it.
+        A job that is in the status `already` is returned as it is, with False. Raise
+        `JobStateError` for any other status.
         """
         for _ in range(_ATTEMPTS):
             document = await self._collection.find_one_and_update(
@@ -178,27 +185,57 @@ class Management:
                 return found, False
             if status not in step.filter["status"]["$in"]:
                 raise JobStateError(job_id, str(status), action)
-        # It comes and goes, and whoever claims it is faster each time.
+        # It changes its status all the time, and was claimed before each attempt.
         raise JobStateError(job_id, JobStatus.PROCESSING, action)
 
     async def _in_batches(
         self, chosen: Document, act: Callable[[list[Document]], Awaitable[int]]
     ) -> AsyncIterator[int]:
-        """Act on the chosen jobs in the order of their ids, so that none is met twice."""
+        """Act on the chosen jobs in the order of their ids, so that none comes twice."""
         ours = {"$and": [chosen, {"_id": {"$type": "objectId"}}]}
         newest = await self._collection.find_one(ours, projection={"_id": 1}, sort=[("_id", -1)])
         place: Document = {"$type": "objectId"}
-        # Jobs that come meanwhile are not chosen: there might be no end of them.
+        # Leave out jobs that are inserted meanwhile: there might be no end of them.
         until = {"$lte": None if newest is None else newest["_id"]}
         while batch := await self._ids({"$and": [chosen, {"_id": place | until}]}, _BATCH_SIZE):
             yield await act(batch)
             place = {"$gt": batch[-1]["_id"]}
-        # Ids of other kinds are another program's, and do not compare with ours.
-        strangers = await self._ids({"$and": [chosen, {"_id": {"$type": _OTHER_TYPES}}]}, 0)
-        for start in range(0, len(strangers), _BATCH_SIZE):
-            yield await act(strangers[start : start + _BATCH_SIZE])
+        # Other programs may use ids of other types, which do not compare with ObjectIds.
+        foreign = await self._ids({"$and": [chosen, {"_id": {"$type": _OTHER_TYPES}}]}, 0)
+        for start in range(0, len(foreign), _BATCH_SIZE):
+            yield await act(foreign[start : start + _BATCH_SIZE])
 
     async def _ids(self, condition: Document, limit: int) -> list[Document]:
         return await self._collection.find(
             condition, projection={"_id": 1, "uniqueKey": 1}, sort=[("_id", 1)], limit=limit
         )
+
+
+class FinishedJobs:
+    """Deletes completed, failed and cancelled jobs once they are old enough."""
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+        self.collection_name = collection.name
+
+    async def estimate_all(self) -> int:
+        """Return about how many jobs are stored in any status, from the collection's metadata."""
+        return await self._collection.estimate()
+
+    async def delete(self, status: str, before: datetime, limit: int) -> int:
+        """Delete at most so many jobs of a finished status, oldest first; return how many."""
+        old: Document = {
+            "$and": [FINISHED, {"status": status}],
+            "updatedAt": {"$lt": before},
+        }
+        found = await self._collection.find(
+            old, projection={"_id": 1}, sort=[("updatedAt", 1)], limit=limit
+        )
+        if not found:
+            return 0
+        ids = [document["_id"] for document in found]
+        return await self._collection.delete_many({"_id": {"$in": ids}, **old})
+
+
+def _retryable(selector: JobSelector, now: datetime) -> Document:
+    return {"$and": [selected(selector, now), {"status": transitions.RETRYABLE}]}

@@ -1,4 +1,4 @@
-"""Keeping claims alive and writing down how they end."""
+"""Renewing claims and writing how runs ended."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from bson import ObjectId
 from pymongo import UpdateMany
 from pymongo.errors import DuplicateKeyError
 
+from monque_core.jobs.fields import COPIED
 from monque_core.jobs.job import AnyJob, Job, JobStatus
 from monque_core.jobs.outcome import (
     Completed,
@@ -53,7 +54,7 @@ _STATE_FIELDS = {
 
 @dataclass(slots=True, eq=False)
 class Settlement:
-    """The outcome of one claim, to be written down."""
+    """The outcome of one claim, to be written."""
 
     job: AnyJob
     outcome: Outcome
@@ -61,7 +62,7 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class Rescheduled:
-    """The schedule was changed while the job ran: its next tick must be reckoned again."""
+    """The schedule was changed while the job ran: its next tick must be computed again."""
 
     repeat_interval: str | None
     timezone: str | None
@@ -72,7 +73,7 @@ Verdict: TypeAlias = Literal["written"] | Loss | Rescheduled
 
 
 class Outcomes(ClaimOutcomes[AnyJob]):
-    """The claimed jobs of this instance."""
+    """Writes heartbeats and outcomes of the claims of this instance."""
 
     _running = (JobStatus.PROCESSING,)
 
@@ -81,7 +82,7 @@ class Outcomes(ClaimOutcomes[AnyJob]):
         self._owner = owner
 
     async def settle(self, settlements: Sequence[Settlement], now: datetime) -> list[Verdict]:
-        """Write outcomes in one round trip, and say for each what became of it."""
+        """Write outcomes in one round trip, and return the verdict on each."""
         occurrences = [one for one in settlements if isinstance(one.outcome, OccurrenceFailed)]
         if not occurrences:
             return await self._settle_group(settlements, now)
@@ -106,10 +107,10 @@ class Outcomes(ClaimOutcomes[AnyJob]):
         return [_judge(one, states.get(one.job.id), self._owner) for one in settlements]
 
     async def _settle_occurrence(self, settlement: Settlement, now: datetime) -> Verdict:
-        """Leave the failed occurrence behind, then move the schedule on.
+        """Insert a failed job for the occurrence, then move the schedule to its next tick.
 
-        The copy's id follows from the occurrence, so that whoever repeats this after a crash
-        between the two writes makes no second one.
+        The id of the copy is derived from the occurrence, so that a repetition after a crash
+        between the two writes does not insert a second copy.
         """
         job, outcome = settlement.job, settlement.outcome
         assert isinstance(outcome, OccurrenceFailed)
@@ -122,16 +123,16 @@ class Outcomes(ClaimOutcomes[AnyJob]):
         if schedule != Rescheduled(job.repeat_interval, job.timezone):
             return schedule
         copy = _failed_copy(job, stored.get("data"), outcome.reason, now)
-        await self._leave_behind(copy)
+        await self._insert_copy(copy)
         (verdict,) = await self._settle_group([settlement], now)
         if isinstance(verdict, Rescheduled) or (verdict == "lost" and await self._is_open(job)):
-            # Whether there is an occurrence to leave behind is open again, or up to others.
+            # The occurrence is open again, or somebody else settles it: remove the copy.
             mine = {"_id": copy.id, "status": JobStatus.FAILED, "claimToken": copy.claim_token}
             await self._collection.delete_one(mine)
         return verdict
 
-    async def _leave_behind(self, copy: AnyJob) -> None:
-        """Store the copy of a failed occurrence, or take over the one that is there."""
+    async def _insert_copy(self, copy: AnyJob) -> None:
+        """Insert the copy of a failed occurrence, or take over the existing one."""
         there, mine = {"_id": copy.id, "status": JobStatus.FAILED}, copy.claim_token
         is_stored = False
         while not is_stored:
@@ -139,15 +140,15 @@ class Outcomes(ClaimOutcomes[AnyJob]):
                 await self._collection.insert_one(to_document(copy))
                 is_stored = True
             except DuplicateKeyError:
-                # Of a run before this one, which takes it back unless it is told whose it is now;
-                # or by now of an operator, who has it retried. Or it has just been taken back.
+                # An earlier run inserted it, and removes it unless the token says that it is ours;
+                # or an operator has retried it; or it has just been removed.
                 taken_over = await self._collection.update_one(
                     there, {"$set": {"claimToken": mine}}
                 )
                 is_stored = bool(taken_over or await self._collection.find_one({"_id": copy.id}))
 
     async def _is_open(self, job: AnyJob) -> bool:
-        """Tell whether a schedule is still at this occurrence, which may yet end in any way."""
+        """Whether a schedule is still at this occurrence, whose end is still open."""
         state = (await self._states([job.id], _STATE_FIELDS)).get(job.id)
         return state is not None and state.get("nextRunAt") == job.next_run_at
 
@@ -156,7 +157,7 @@ class Outcomes(ClaimOutcomes[AnyJob]):
 
 
 def _steps(settlements: Iterable[Settlement], owner: Owner, now: datetime) -> Iterable[Transition]:
-    """Pair the ids of each claim with its one token, so that no run settles another's claim."""
+    """Yield one update per claim token, so that no run settles the claim of another."""
     completed: defaultdict[object, list[ObjectId]] = defaultdict(list)
     released: defaultdict[object, list[ObjectId]] = defaultdict(list)
     for settlement in settlements:
@@ -174,7 +175,7 @@ def _steps(settlements: Iterable[Settlement], owner: Owner, now: datetime) -> It
 
 
 def _judge(settlement: Settlement, state: Document | None, owner: Owner) -> Verdict:
-    """Tell a lost reply from a lost claim by what is stored now."""
+    """Return whether a reply or the claim was lost, from what is stored now."""
     job = settlement.job
     if state is None:
         return "deleted"
@@ -184,14 +185,14 @@ def _judge(settlement: Settlement, state: Document | None, owner: Owner) -> Verd
         if state.get("claimedBy") != owner.instance_id:
             return "lost"
         return _schedule_of(state)
-    return "lost" if _is_anothers_doing(settlement, state) else "written"
+    return "lost" if _is_of_somebody_else(settlement, state) else "written"
 
 
 def _has_gone_on(settlement: Settlement, state: Document) -> bool:
-    """Tell whether an outcome was written, without a reply, before others took the job on.
+    """Whether the outcome was written, without a reply, before others claimed the job again.
 
-    The counts tell: a release takes its claim off them, and of later claims all have failed but
-    for one that runs or succeeded.
+    The counts show it: a release takes its claim off `claims`, and all later claims have failed
+    except for one that is running or has succeeded.
     """
     job, failures, claims = settlement.job, state.get("failCount"), state.get("claims")
     if not state.get("claimToken") or not isinstance(failures, int) or not isinstance(claims, int):
@@ -213,10 +214,10 @@ def _schedule_of(document: Document) -> Rescheduled:
     )
 
 
-def _is_anothers_doing(settlement: Settlement, state: Document) -> bool:
-    """Tell whether someone else took the job from us and left our token on it.
+def _is_of_somebody_else(settlement: Settlement, state: Document) -> bool:
+    """Whether somebody else took the job from us and left our token on it.
 
-    Instances that know nothing of tokens do that when they recover stale jobs.
+    Instances of Node do that when they recover stale jobs: they do not know tokens.
     """
     job, status = settlement.job, state["status"]
     put_back = status == JobStatus.PENDING and state.get("nextRunAt") == job.next_run_at
@@ -234,20 +235,17 @@ def _is_anothers_doing(settlement: Settlement, state: Document) -> bool:
 
 
 def _failed_copy(job: AnyJob, data: object, reason: str | None, now: datetime) -> AnyJob:
+    """Return the failed job that is left behind for one occurrence of a schedule."""
+    copied = {name: getattr(job, name) for name in COPIED}
     return Job(
+        **copied,
         id=_occurrence_id(job),
-        name=job.name,
         data=data,
         status=JobStatus.FAILED,
-        next_run_at=job.next_run_at,
         created_at=now,
         updated_at=now,
         fail_count=job.fail_count + 1,
         fail_reason=reason,
-        claim_token=job.claim_token,
-        priority=job.priority,
-        max_retries=job.max_retries,
-        timeout=job.timeout,
     )
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from monque_core.display import brief_repr
-from monque_core.errors import MonqueError
+from monque_core.errors import InvalidJobError, MonqueError
 from monque_core.jobs.cursor import Cursor, Place
-from monque_core.jobs.rules import check_whole_number
 from monque_core.log import log
+from monque_core.validation import check_whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -36,7 +36,7 @@ class PageRequest:
         cls, list_id: str, limit: int, cursor: str | None, direction: Direction
     ) -> PageRequest:
         """Check the arguments of a call that reads a page."""
-        check_whole_number(limit, field="limit", least=1)
+        check_whole_number("limit", limit, least=1, error=InvalidJobError)
         if direction not in ("forward", "backward"):
             raise ValueError(f"direction={brief_repr(direction)} must be 'forward' or 'backward'")
         known = None if cursor is None else Cursor.decode(cursor, list_id)
@@ -45,7 +45,7 @@ class PageRequest:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where to begin reading: at a place, or right after it."""
+    """Where to start reading: at a place, or right after it."""
 
     place: Place
     inclusive: bool

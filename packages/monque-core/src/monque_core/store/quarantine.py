@@ -1,4 +1,4 @@
-"""Documents in a queue that cannot run, put where they are found only once."""
+"""Quarantine of documents that cannot run, so that they are found only once."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Quarantine:
         """Quarantine a job whose claim the server has refused."""
         if not is_too_large(refusal):
             if len(self._skipped) >= MOST_SKIPPED:
-                # So many jobs are not the cause: one error is clearer than one for each.
+                # The cause is not in so many jobs: raise one error instead of one for each.
                 raise refusal
             # Not failed: the cause may be the collection's validator, or the server.
             return self.skip_refused(job_id, refusal)

@@ -108,7 +108,7 @@ class JobQueue(ClaimQueue[AnyJob, JobCandidate]):
         return {**due(now), **self._quarantine.others}
 
     def _candidate(self, document: Document) -> JobCandidate | Rejected:
-        # Most jobs are not schedules, were never claimed before, and have no retry limit.
+        # Most jobs are not schedules, were never claimed, and have no retry limit.
         if "repeatInterval" in document and (
             problem := schedule_problem(
                 document["_id"], document["repeatInterval"], document.get("timezone")

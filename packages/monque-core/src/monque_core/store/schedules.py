@@ -1,4 +1,4 @@
-"""Recurring jobs: stored once, changed in place, removed."""
+"""Storing, changing and removing schedules."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _ATTEMPTS = 100
 
 
 class Schedules:
-    """The recurring part of the jobs collection."""
+    """Writes the recurring jobs."""
 
-    def __init__(self, collection: Collection, intake: Inserts, codec: CodecOptions[Any]) -> None:
+    def __init__(self, collection: Collection, inserts: Inserts, codec: CodecOptions[Any]) -> None:
         self._collection = collection
-        self._inserts = intake
+        self._inserts = inserts
         self._codec = codec
 
     async def put(self, wanted: AnyJob, session: Session | None) -> AnyJob:
-        """Store a schedule; where its key has one already, bring that up to date."""
+        """Store a schedule, or update the active one that has its key."""
         for _ in range(_ATTEMPTS):
             stored = await self._inserts.insert_unique(wanted, session)
             if not stored.deduplicated:
@@ -47,11 +47,12 @@ class Schedules:
             if updated is not None:
                 return to_job(updated, deduplicated=True)
         raise MonqueError(
-            f"the schedule of {wanted.name!r} keeps changing while it is being changed; try again"
+            f"the schedule of {wanted.name!r} could not be updated in {_ATTEMPTS} attempts: others "
+            "change it at the same time; try again"
         )
 
     async def remove(self, name: str, unique_key: str | None, now: datetime) -> int:
-        """Remove schedules; one that is running ends as an ordinary job."""
+        """Remove schedules and return how many; a running one ends as an ordinary job."""
         chosen: Document = {"name": name, **RECURRING}
         if unique_key is not None:
             chosen["uniqueKey"] = unique_key
@@ -64,7 +65,7 @@ class Schedules:
             )
             if not deleted and not stripped:
                 return removed
-            # One may have gone from processing to pending between the two: look again.
+            # One may have become pending between the two writes: look again.
             removed += deleted + stripped
 
     def _is_same(self, stored: AnyJob, wanted: AnyJob) -> bool:
@@ -75,7 +76,7 @@ class Schedules:
 
 
 def _unchanged(job: AnyJob) -> Document:
-    """Match the job only as it was read, so that two changes never mix."""
+    """Match the job only as it was read, so that concurrent changes do not mix."""
     condition: Document = {
         "_id": job.id,
         "status": job.status,
@@ -88,7 +89,7 @@ def _unchanged(job: AnyJob) -> Document:
 
 
 def _repair(stored: AnyJob) -> Document | None:
-    """Put a schedule back to its tick if Node, which ignores the time zone, has moved it.
+    """Return the update that corrects a next run which Node computed without the time zone.
 
     Node's runs leave their heartbeat interval behind, and end when the document was last changed.
     """
@@ -96,7 +97,7 @@ def _repair(stored: AnyJob) -> Document | None:
         stored.status == JobStatus.PENDING
         and stored.heartbeat_interval is not None
         and not stored.fail_count
-        # Else it is retried, or was rescheduled to run at once.
+        # Otherwise it is retried, or was rescheduled to run at once.
         and stored.next_run_at > stored.updated_at
     )
     if not is_moved_by_node:
@@ -116,7 +117,7 @@ def _update(stored: AnyJob, wanted: AnyJob) -> Document:
     }
     if stored.status == JobStatus.PENDING and _moves(stored, wanted):
         tick = wanted.next_run_at
-        # An ordinary job that becomes a schedule still has its own run to do.
+        # A one-off job that becomes a schedule still has its own run ahead.
         due_at = tick if stored.is_recurring else min(tick, stored.next_run_at)
         changes |= {"nextRunAt": due_at, "failCount": 0, "claims": 0}
     if not wanted.priority:

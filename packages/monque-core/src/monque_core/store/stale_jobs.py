@@ -1,4 +1,4 @@
-"""Finding the jobs of instances that died, and taking them back."""
+"""Recovery: finding the jobs of dead instances and making them pending again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StaleBatch:
-    """Stale jobs as one look found them, with the condition that they must still meet."""
+    """Stale jobs as they were found, and the condition that they must still meet."""
 
     jobs: Sequence[AnyJob]
     unreadable: Sequence[Exception]
@@ -35,31 +35,31 @@ class StaleBatch:
 
 
 class StaleJobs:
-    """The abandoned part of the processing jobs."""
+    """Finds and recovers abandoned claims."""
 
     def __init__(self, collection: Collection, owner: Owner, lock_timeout: timedelta) -> None:
         self._collection = collection
         self._owner = owner
         self._lock_timeout = lock_timeout
         self._quarantine = Quarantine(collection)
-        self._unsaid: list[Exception] = []
-        """What became of earlier batches, to be told with the next."""
+        self._unreported: list[Exception] = []
+        """Errors of earlier batches, to be reported with the next one."""
 
     async def find(self, now: datetime, limit: int) -> StaleBatch:
-        """See abandoned jobs; documents that are no jobs are failed on the way."""
+        """Return abandoned jobs; quarantine documents that are not jobs."""
         if not await self._collection.find(PROCESSING, projection={"_id": 0, "status": 1}, limit=1):
-            # An idle queue is asked one thing, not two.
-            return StaleBatch([], self._to_be_said(), PROCESSING)
+            # For an idle queue, one query is enough.
+            return StaleBatch([], self._take_unreported(), PROCESSING)
         intervals = await self._collection.distinct("heartbeatInterval", PROCESSING)
         return await self._read(stale(intervals, now, self._lock_timeout), now, limit)
 
     async def find_of(self, instance_id: str, now: datetime, limit: int) -> StaleBatch:
-        """See the jobs of an instance that has ended."""
+        """Return the jobs of an instance that has ended."""
         return await self._read({**PROCESSING, "claimedBy": instance_id}, now, limit)
 
     async def _read(self, condition: Document, now: datetime, limit: int) -> StaleBatch:
         jobs: list[AnyJob] = []
-        unreadable = self._to_be_said()
+        unreadable = self._take_unreported()
         chosen = {**condition, **self._quarantine.others}
         for document in await self._collection.find(chosen, limit=limit):
             try:
@@ -71,9 +71,9 @@ class StaleJobs:
         return StaleBatch(jobs, unreadable, condition)
 
     async def foreign_claim(self, now: datetime) -> str | None:
-        """Return the name of a live job that a program without leases has claimed by our own id."""
+        """Return the name of a live job that a program without leases has claimed with our id."""
         mine = {**PROCESSING, "claimedBy": self._owner.instance_id}
-        # A claim of this side bears a token, and was made when the job was due.
+        # Claims of Python instances have a token, and are never made before the job is due.
         foreign = {
             "$or": [
                 {"claimToken": None},
@@ -90,26 +90,26 @@ class StaleJobs:
                     return str(claim["name"])
         return None
 
-    def _to_be_said(self) -> list[Exception]:
-        unsaid, self._unsaid = self._unsaid, []
-        return unsaid
+    def _take_unreported(self) -> list[Exception]:
+        unreported, self._unreported = self._unreported, []
+        return unreported
 
     async def revive(self, batch: StaleBatch, jobs: Sequence[AnyJob], now: datetime) -> int:
-        """Make these jobs of the batch pending again, and tell how many were."""
+        """Make these jobs of the batch pending again, and return how many were."""
         ids = [job.id for job in jobs]
         step = revive(ids, batch.condition, now)
         try:
             return await self._collection.update_many(step.filter, step.update)
         except WriteError:
-            # One that the server refuses must not keep the others from being taken back.
+            # One job that the server refuses to change must not block the others.
             matched, refusals = await write_each(self._collection, ids, step)
             for refusal in refusals:
                 left = self._quarantine.skip_refused(refusal.id, refusal.error)
-                self._unsaid += [] if left.error is None else [left.error]
+                self._unreported += [] if left.error is None else [left.error]
             return matched
 
     async def adopt(self, batch: StaleBatch, job: AnyJob, now: datetime) -> AnyJob | None:
-        """Take over the claim of one job of the batch, or None if it is no longer to be had."""
+        """Take over the claim of one job of the batch; return None if it is no longer stale."""
         token = ObjectId()
         step = adopt(job, batch.condition, self._owner, token, now)
         if not await self._collection.update_one(step.filter, step.update):

@@ -19,10 +19,10 @@ _LONGEST_INTERVAL_MS = timedelta(days=365) // timedelta(milliseconds=1)
 
 
 def stale(intervals: Iterable[object], now: datetime, lock_timeout: timedelta) -> Document:
-    """Match claims silent for three of their own heartbeats, or locked too long if none is known.
+    """Match claims without a heartbeat for three intervals, or locked too long without any.
 
-    `intervals` are the heartbeat intervals found on claimed jobs. Spelled out one by one, they
-    give the index exact bounds, and garbage among them cannot fail the query as `$expr` would.
+    `intervals` are the heartbeat intervals found on claimed jobs. Listed one by one, they give the
+    index exact bounds; with `$expr`, one invalid value would fail the query.
     """
     known = sorted({value for value in intervals if is_interval(value)})
     # "Not since" rather than "before", so that a lock without a date counts as well.
@@ -43,7 +43,7 @@ def stale(intervals: Iterable[object], now: datetime, lock_timeout: timedelta) -
 
 
 def is_interval(value: object) -> TypeGuard[float]:
-    """Tell whether a stored value can be an interval in milliseconds: others may store anything."""
+    """Whether a stored value is a heartbeat interval; other programs may store anything."""
     return (
         isinstance(value, (int, float))
         and not isinstance(value, bool)

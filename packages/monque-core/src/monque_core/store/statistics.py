@@ -1,4 +1,4 @@
-"""Counting jobs."""
+"""Counting jobs and timing the completed ones."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from monque_core.store.driver import Collection, Document
 
 _LONGEST_MS = 30_000
-# Other programs may have stored dates that Python does not know.
+# Other programs may have stored dates that Python cannot represent.
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What was counted, by name and in all."""
+    """Statistics by name and in all."""
 
     by_name: dict[str, QueueStats]
     total: QueueStats
 
 
 class JobStatistics:
-    """The jobs collection in figures."""
+    """Computes statistics of the jobs collection."""
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
@@ -47,7 +47,7 @@ class JobStatistics:
         durations: dict[str, tuple[float, int]] = {}
         for row in rows:
             name_of_row, status = row["_id"].get("name"), row["_id"].get("status")
-            # Not isinstance: code that somebody stored is text, too, and has no hash.
+            # Not isinstance: Code is a str, too, and is not hashable.
             if type(name_of_row) is str and status in JobStatus.ALL:
                 counts[name_of_row][status] = row["count"]
                 if row["duration"] is not None:
@@ -73,7 +73,7 @@ async def count_rows(
 
 
 def _stats(by_status: Counter[str], durations: Iterable[tuple[float, int]]) -> QueueStats:
-    """Put counts and mean durations together; a mean weighs as much as it has runs."""
+    """Return counts and the mean of mean durations, weighted by their runs."""
     timed = list(durations)
     runs = sum(count for _, count in timed)
     average = None
@@ -87,11 +87,11 @@ def _stats(by_status: Counter[str], durations: Iterable[tuple[float, int]]) -> Q
 def _pipeline(chosen: Document) -> list[Document]:
     """Count by name and status, and time what was completed, in one pass.
 
-    Node leaves no trace of when its runs began. Of those, only the time since they were due is
-    known, and good for a name that has no others.
+    Node does not store when its runs began. For a name that has only such runs, the time since
+    they were due is used.
     """
     is_completed = {"$eq": ["$status", JobStatus.COMPLETED]}
-    # A claim before the job was due is not that of the run which completed it.
+    # A claim before the job was due does not belong to the run that completed it.
     is_claim_of_run = {"$not": [{"$gt": ["$nextRunAt", "$claimedAt"]}]}
     is_timed = {"$and": [is_completed, *_are_dates("$updatedAt", "$claimedAt"), is_claim_of_run]}
     is_untimed = {
@@ -118,7 +118,7 @@ def _pipeline(chosen: Document) -> list[Document]:
 
 
 def _are_dates(*fields: str) -> list[Document]:
-    """Match dates: what is none sorts before the first or after the last of them."""
+    """Match dates: other types sort before the earliest or after the latest date."""
     return [
         condition
         for field in fields

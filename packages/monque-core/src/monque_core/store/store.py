@@ -1,12 +1,14 @@
-"""Everything monque keeps in MongoDB, behind one door."""
+"""The collections of one instance, and the check of the server at startup."""
 
 from __future__ import annotations
 
 import time
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pymongo.errors import PyMongoError
 
+from monque_core.clock import ServerTime
 from monque_core.durations import to_milliseconds
 from monque_core.errors import MonqueConnectionError
 from monque_core.store.cluster_signals import ClusterSignals
@@ -15,23 +17,22 @@ from monque_core.store.index_maintenance import IndexMaintenance
 from monque_core.store.insert_batcher import InsertBatcher
 from monque_core.store.inserts import Inserts
 from monque_core.store.job_stream import JobStreams
-from monque_core.store.leases import Leases, ServerTime
+from monque_core.store.leases import Leases
 from monque_core.store.lenient_decoding import LenientCollection
 from monque_core.store.listener_seats import ListenerSeats
 from monque_core.store.listing import JobListing
-from monque_core.store.management import Management
+from monque_core.store.management import FinishedJobs, Management
 from monque_core.store.outcomes import Outcomes
 from monque_core.store.queue import JobQueue
-from monque_core.store.retention import FinishedJobs
 from monque_core.store.schedules import Schedules
 from monque_core.store.stale_jobs import StaleJobs
 from monque_core.store.statistics import JobStatistics
-from monque_core.store.tasks.store import TaskStore
 from monque_core.store.transitions import Owner
 
 if TYPE_CHECKING:
     from monque_core.options import Options
     from monque_core.store.driver import Document
+    from monque_core.store.tasks.store import TaskStore
 
 _MONGODB_6_0_WIRE_VERSION = 17
 _MORE_READINGS = 3
@@ -39,7 +40,7 @@ _QUICK_READING_NS = 50_000_000
 
 
 class Store:
-    """The collections of one instance."""
+    """One object per purpose on the collections of an instance."""
 
     def __init__(self, database: object, options: Options, *, in_place: bool = False) -> None:
         self._driver = Driver(database, in_place=in_place)
@@ -58,7 +59,7 @@ class Store:
         self.listing = JobListing(jobs)
         self.statistics = JobStatistics(jobs)
         self.control = Management(jobs)
-        meta = self._driver.collection(f"{options.collection_name}_meta")
+        self._meta = meta = self._driver.collection(f"{options.collection_name}_meta")
         retention = options.job_retention
         self.indexes = IndexMaintenance(
             jobs, meta, retention=retention is not None and bool(retention.ages)
@@ -69,22 +70,27 @@ class Store:
             blocking=self._driver.is_blocking,
             socket_timeout=self._driver.socket_timeout,
         )
-        self._meta = meta
-        self.tasks = TaskStore(self._driver, meta, self.leases, options)
         self.changes = JobStreams(
             jobs,
             blocking=self._driver.is_blocking,
             socket_timeout=self._driver.socket_timeout,
         )
 
+    @cached_property
+    def tasks(self) -> TaskStore:
+        """The store of reactive tasks; its modules are imported at the first use."""
+        from monque_core.store.tasks.store import TaskStore  # noqa: PLC0415  # slow
+
+        return TaskStore(self._driver, self._meta, self.leases, self._options)
+
     async def prepare(self) -> ServerTime:
         """Check the server, create the indexes, and read the server's clock."""
         try:
-            # The first command opens the connection, and would spoil the reading of the clock.
+            # The first command opens the connection, which would falsify the reading of the clock.
             await self._driver.command("ping")
             hello, server_time = await self._hello()
             for _ in range(_MORE_READINGS):
-                # It may be off by half of what it took, and everything stored by it.
+                # A reading may be off by half of the time that it took.
                 if server_time.took_ns <= _QUICK_READING_NS:
                     break
                 again = await self.read_clock()
@@ -111,7 +117,7 @@ class Store:
         try:
             await self._driver.ping(seconds)
         except PyMongoError as error:
-            raise MonqueConnectionError(f"MongoDB refuses a ping: {error}") from error
+            raise MonqueConnectionError(f"MongoDB does not answer a ping: {error}") from error
 
     async def read_clock(self) -> ServerTime:
         """Read the server's clock."""
@@ -133,5 +139,5 @@ class Store:
         return self._driver.fault
 
     async def dismiss_threads(self) -> None:
-        """End the threads that a blocking handle needed."""
+        """End the threads that a blocking handle has used."""
         await self._driver.dismiss_threads()

@@ -1,7 +1,7 @@
-"""Every way a job changes status, each as the filter and the update that do it.
+"""Every change of a job's status, as one function that returns a filter and an update.
 
-pending → processing (claim) → completed, failed, or pending again. An operator cancels what is
-pending, and makes pending what failed or was cancelled. Nothing else changes one.
+A claim makes a pending job processing. Its end makes it completed, failed or pending again. An
+operator cancels pending jobs, and retries failed and cancelled ones.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from monque_core.jobs.fields import CLEARED
 from monque_core.jobs.job import JobStatus
 from monque_core.jobs.outcome import (
     Advanced,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 CANCELLABLE: Final[Document] = {"$in": [JobStatus.PENDING]}
 RETRYABLE: Final[Document] = {"$in": [JobStatus.FAILED, JobStatus.CANCELLED]}
 CLAIM_ORDER: Final = [("priority", -1), ("nextRunAt", 1)]
-_CLAIM_FIELDS: Final = ("lockedAt", "claimedBy", "lastHeartbeat", "heartbeatInterval")
+_CLAIM_FIELDS: Final = tuple(field.key for field in CLEARED if field.cleared_by == "end of claim")
 _DROP_CLAIM: Final = dict.fromkeys(_CLAIM_FIELDS, "")
 _DROP_CLAIM_AND_REASON: Final = {**_DROP_CLAIM, "failReason": ""}
 _DROP_CLAIM_AND_TOKEN: Final = {**_DROP_CLAIM, "claimToken": ""}
@@ -44,10 +45,10 @@ def _number(field: str) -> Document:
     return {"$cond": [{"$isNumber": field}, field, 0]}
 
 
-# A due time later than the last claim here means that the job was moved since. After a move of our
-# own the count holds: it is 0 after a success; after a failure there is a fail count, and no
-# heartbeat interval. Node moves a job after a run of its own, which leaves a heartbeat interval, or
-# to retry it, which sets the fail count to 0. It knows nothing of the count in either case.
+# A due time later than the last Python claim means that the job was moved since. If Python moved
+# it, the count is valid: it is 0 after a success, and after a failure there is a fail count and no
+# heartbeat interval. If Node moved it, the count is outdated: a run of Node leaves a heartbeat
+# interval, and its retry sets the fail count to 0.
 _IS_OUTDATED: Final[Document] = {
     "$and": [
         {"$gte": ["$claimedAt", EARLIEST]},
@@ -63,7 +64,7 @@ _COUNTED_AGAIN: Final[Document] = {
             },
             "failures": _number("$failCount"),
         },
-        # Every failure was a run, though one that another program did not count.
+        # Every failure was a run, even if another program did not count its claim.
         "in": {
             "$cond": [
                 {"$and": [{"$gte": ["$$claims", 0]}, {"$lt": ["$$claims", "$$failures"]}]},
@@ -77,11 +78,11 @@ COUNTED_CLAIMS: Final[Document] = {
     "$cond": [
         {"$or": [{"$gt": ["$claims", 0]}, {"$gt": ["$failCount", 0]}]},
         _COUNTED_AGAIN,
-        # Most jobs are claimed for the first time: nothing to think about.
+        # Most jobs are claimed for the first time: nothing to correct.
         _number("$claims"),
     ]
 }
-"""Compute how often a waiting job was claimed; a count that Node has left behind is none."""
+"""Compute how often a waiting job was claimed, without counts that Node made outdated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who claims, and how often it promises to show that it lives."""
+    """The instance that claims, and its heartbeat interval."""
 
     instance_id: str
     heartbeat_ms: int
@@ -110,22 +111,22 @@ def due(now: datetime) -> Document:
 
 
 def claim(selection: Document, owner: Owner, token: ObjectId, now: datetime) -> Transition:
-    """Take due jobs among the selected: pending → processing."""
+    """Claim those of the selected jobs that are due: pending → processing."""
     counted = {"$add": [COUNTED_CLAIMS, 1]}
     return Transition(
         {**selection, **due(now)},
-        # A pipeline, for $inc would fail a whole batch on one null that another program stored.
+        # A pipeline: $inc would fail a whole batch on one null that another program stored.
         [{"$set": {**_literal(claimed(owner, token, now)), "claims": counted}}],
     )
 
 
 def claimed(owner: Owner, token: ObjectId, now: datetime) -> Document:
-    """Give the fields that a claim sets, whatever they were before."""
+    """Return the fields that a claim sets, whatever they were before."""
     return {**_ownership(owner, token, now), "claimedAt": now}
 
 
 def adopt(job: AnyJob, stale: Document, owner: Owner, token: ObjectId, now: datetime) -> Transition:
-    """Take over a stale claim, uncounted, in order to settle it: processing → processing."""
+    """Take over a stale claim in order to settle it; not counted: processing → processing."""
     return Transition(
         {"_id": job.id, "claimToken": job.claim_token, **stale},
         {"$set": _ownership(owner, token, now)},
@@ -133,9 +134,9 @@ def adopt(job: AnyJob, stale: Document, owner: Owner, token: ObjectId, now: date
 
 
 def revive(ids: Sequence[object], stale: Document, now: datetime) -> Transition:
-    """Give stale jobs back to the queue, still counted: processing → pending.
+    """Recover stale jobs; the lost claim stays counted: processing → pending.
 
-    The token goes too: a run that wakes up later must not take this for its own outcome.
+    The token is removed: a run that wakes up later must not take this for its own outcome.
     """
     return Transition(
         {"_id": {"$in": ids}, **stale},
@@ -147,7 +148,7 @@ def revive(ids: Sequence[object], stale: Document, now: datetime) -> Transition:
 
 
 def renew(jobs: Sequence[AnyJob], owner: Owner, now: datetime) -> Transition:
-    """Keep claims alive: processing → processing."""
+    """Renew claims: processing → processing."""
     return Transition(
         held(jobs, owner),
         {"$set": {"lastHeartbeat": now, "lockedAt": now, "updatedAt": now}},
@@ -155,7 +156,7 @@ def renew(jobs: Sequence[AnyJob], owner: Owner, now: datetime) -> Transition:
 
 
 def held(jobs: Sequence[AnyJob], owner: Owner) -> Document:
-    """Match those of the jobs that still belong to their claims."""
+    """Match those of the jobs whose claims are still valid."""
     return {
         "_id": {"$in": [job.id for job in jobs]},
         "status": JobStatus.PROCESSING,
@@ -165,7 +166,7 @@ def held(jobs: Sequence[AnyJob], owner: Owner) -> Document:
 
 
 def complete(ids: Sequence[object], token: object, owner: Owner, now: datetime) -> Transition:
-    """Finish one-off jobs of one claim, unless one has become a schedule: → completed."""
+    """Complete one-off jobs of one claim, unless they became schedules: → completed."""
     return Transition(
         {**_fence({"$in": ids}, token, owner), "repeatInterval": None},
         {
@@ -176,7 +177,7 @@ def complete(ids: Sequence[object], token: object, owner: Owner, now: datetime) 
 
 
 def release(ids: Sequence[object], token: object, owner: Owner, now: datetime) -> Transition:
-    """Hand back claims as if they had never been made: processing → pending."""
+    """Release claims as if they had never been made: processing → pending."""
     return Transition(
         _fence({"$in": ids}, token, owner),
         {
@@ -200,25 +201,25 @@ def settle(
         case Released():
             return release([job.id], job.claim_token, owner, now)
         case Retrying(reason, at):
-            said, dropped = _said(reason)
-            changes = {"failCount": job.fail_count + 1, **said, "nextRunAt": at}
+            reason_set, dropped = _reason_changes(reason)
+            changes = {"failCount": job.fail_count + 1, **reason_set, "nextRunAt": at}
             return _end(job, owner, now, JobStatus.PENDING, changes, dropped)
         case Failed(reason):
-            said, dropped = _said(reason)
-            changes = {"failCount": job.fail_count + 1, **said}
+            reason_set, dropped = _reason_changes(reason)
+            changes = {"failCount": job.fail_count + 1, **reason_set}
             step = _end(job, owner, now, JobStatus.FAILED, changes, dropped)
             return _by_schedule(job, step)
         case Advanced(at, _):
             return _advance(job, at, owner, now, {}, _DROP_CLAIM_AND_REASON)
         case OccurrenceFailed(reason, at):
-            said, dropped = _said(reason)
-            return _advance(job, at, owner, now, said, dropped)
+            reason_set, dropped = _reason_changes(reason)
+            return _advance(job, at, owner, now, reason_set, dropped)
 
 
 def quarantine(job_id: object, reason: str | None, now: datetime) -> Transition:
-    """Give up a document that cannot be run: pending or processing → failed.
+    """Fail a document that cannot run: pending or processing → failed.
 
-    Without a reason it grows by nothing, so that there is room for it in every document.
+    Without a reason the document does not grow, so that it never exceeds the size limit.
     """
     condition = {"_id": job_id, "status": {"$in": list(JobStatus.ACTIVE)}}
     if reason is None:
@@ -241,7 +242,7 @@ def quarantine(job_id: object, reason: str | None, now: datetime) -> Transition:
 
 
 def cancel(ids: Any, now: datetime) -> Transition:
-    """Take a job, or several, out of the queue: pending → cancelled."""
+    """Cancel one or several jobs: pending → cancelled."""
     return Transition(
         {"_id": ids, "status": CANCELLABLE, "claimedBy": None},
         {"$set": {"status": JobStatus.CANCELLED, "updatedAt": now}},
@@ -249,9 +250,10 @@ def cancel(ids: Any, now: datetime) -> Transition:
 
 
 def retry(job_id: object, now: datetime, spread: timedelta = timedelta(0)) -> Transition:
-    """Restore all runs of a job: failed, cancelled → pending.
+    """Retry a job with all its runs: failed, cancelled → pending.
 
-    It is due now or soon, unless it was cancelled before it was due: then it is due as it was.
+    It becomes due now or within `spread`. A job that was cancelled before it was due keeps its due
+    time.
     """
     later = {"$multiply": [{"$rand": {}}, spread // timedelta(milliseconds=1)]}
     is_early = {
@@ -272,32 +274,27 @@ def retry(job_id: object, now: datetime, spread: timedelta = timedelta(0)) -> Tr
                     "updatedAt": now,
                 }
             },
-            {"$unset": ["claims", "failReason", *_DROP_CLAIM_AND_TOKEN]},
+            {"$unset": [field.key for field in CLEARED]},
         ],
     )
 
 
 def retried(job: AnyJob, now: datetime) -> AnyJob:
-    """Give a job as `retry` leaves it."""
+    """Return a job as `retry` leaves it."""
     is_cancelled = job.status == JobStatus.CANCELLED
+    cleared = {field.name: field.default for field in CLEARED}
     return replace(
         job,
         status=JobStatus.PENDING,
         next_run_at=max(now, job.next_run_at) if is_cancelled else now,
         updated_at=now,
         fail_count=0,
-        fail_reason=None,
-        claims=0,
-        locked_at=None,
-        claimed_by=None,
-        last_heartbeat=None,
-        heartbeat_interval=None,
-        claim_token=None,
+        **cleared,
     )
 
 
 def reschedule(job_id: object, run_at: datetime, now: datetime) -> Transition:
-    """Move a job in time: pending → pending."""
+    """Change when a job is due: pending → pending."""
     return Transition(
         {"_id": job_id, "status": CANCELLABLE, "claimedBy": None},
         {"$set": {"nextRunAt": run_at, "updatedAt": now}},
@@ -325,7 +322,7 @@ def _advance(
 
 
 def _by_schedule(job: AnyJob, step: Transition) -> Transition:
-    """Let an outcome hold only for the schedule it was reckoned by."""
+    """Write an outcome only if the schedule is still the one that it was computed from."""
     condition = {"repeatInterval": job.repeat_interval, "timezone": job.timezone}
     return Transition({**step.filter, **condition}, step.update)
 
@@ -344,13 +341,13 @@ def _end(
     )
 
 
-def _said(reason: str | None) -> tuple[Document, Document]:
-    """Give what to set and what to drop; the reason of an earlier failure is not kept for it."""
+def _reason_changes(reason: str | None) -> tuple[Document, Document]:
+    """Return the fields to set and to unset; without a reason, an earlier one is removed."""
     return ({}, _DROP_CLAIM_AND_REASON) if reason is None else ({"failReason": reason}, _DROP_CLAIM)
 
 
 def _fence(ids: Any, token: object, owner: Owner) -> Document:
-    """Match only what this very claim still owns."""
+    """Match only jobs that still belong to this claim."""
     return {
         "_id": ids,
         "status": JobStatus.PROCESSING,

@@ -1,4 +1,4 @@
-"""Writes that the server refuses because of the document they are for, not because of others."""
+"""Classification of write errors: whether one document is the cause."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ if TYPE_CHECKING:
 
 _TOO_LARGE: Final = frozenset({10334, 17419, 17420})
 _BAD_VALUE: Final = 2
-# A validator of the collection forbids it, or the server's cache cannot take it.
+# The collection's validator refuses it, or it does not fit into the server's cache.
 _UNFIT: Final = frozenset({121, 388})
 
 
 @dataclass(frozen=True, slots=True)
 class RejectedWrite:
-    """A document that the server did not let us change, and why."""
+    """A document that the server refused to change, and why."""
 
     id: object
     error: WriteError
 
 
 def is_too_large(error: BaseException) -> bool:
-    """Tell whether a document would have grown beyond what MongoDB stores."""
+    """Whether a document would have exceeded the size limit of MongoDB."""
     if isinstance(error, WriteError) and error.code == _BAD_VALUE:
-        # What an insert is told, under a code that means many other things.
+        # Inserts fail with this code, which also means many other things.
         return "too large" in str(error)
     return isinstance(error, DocumentTooLarge) or _has_only(error, _TOO_LARGE)
 
 
 def is_document_error(error: BaseException) -> bool:
-    """Tell whether a write was refused for what a document is, so that others may pass."""
+    """Whether a write was refused because of the document, so that others may succeed."""
     return is_too_large(error) or _has_only(error, _TOO_LARGE | _UNFIT)
 
 
 async def write_each(
     collection: Collection, ids: Sequence[object], step: Transition
 ) -> tuple[int, list[RejectedWrite]]:
-    """Do to each by itself what was refused for all; tell how many matched, and what was refused.
+    """Repeat a refused update for each document by itself; return the matches and the refusals.
 
-    Still one round trip: an update of many ends with the first refusal, these go on.
+    This takes one round trip. An `update_many` ends at the first refusal, a bulk write does not.
     """
     requests = [UpdateOne({**step.filter, "_id": one}, step.update) for one in ids]
     try:

@@ -8,7 +8,6 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
-from monque_core.durations import check_limit
 from monque_core.errors import MonqueError
 from monque_core.monque import Monque
 from monque_core.registration import Registration
@@ -16,6 +15,7 @@ from monque_core.signals import on_first_signal
 from monque_core.sync.blocking_api import BlockingApi, run_in_place
 from monque_core.sync.loop_owner import LoopOwner
 from monque_core.sync.loop_thread import WaitAbandonedError
+from monque_core.validation import check_time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -144,7 +144,7 @@ class SyncMonque(Registration):
         """
         self._check_process()
         self._loop_owner.check_may_wait()
-        limit = None if timeout is None else check_limit(timeout)
+        limit = None if timeout is None else check_time_limit(timeout)
         with self._changing_state:
             loop, self._started_on = self._started_on, None
             if loop is not None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final, Literal, TypeAlias
 
 from monque_core.durations import Duration, to_timedelta
-from monque_core.tasks.rules import check_choice, check_duration
+from monque_core.validation import check_choice, check_duration
 
 CleanupWhen: TypeAlias = Literal["deleted", "unmatched", "never"]
 CLEANUP_WHEN: Final[tuple[CleanupWhen, ...]] = ("deleted", "unmatched", "never")

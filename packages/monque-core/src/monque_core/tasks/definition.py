@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import re
 from dataclasses import dataclass
@@ -10,19 +9,20 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, Required, TypeAlias, TypedDict
 
 from monque_core.jobs.retry import Exponential, Retry
-from monque_core.jobs.rules import check_name
 from monque_core.tasks.cleanup import Cleanup
 from monque_core.tasks.documents import PLAIN, from_text, to_bytes, to_text
 from monque_core.tasks.filters import check_filter
-from monque_core.tasks.rules import (
+from monque_core.tasks.watch import Watch
+from monque_core.texts import is_collection_name, is_text
+from monque_core.validation import (
     check_choice,
     check_duration,
     check_flag,
+    check_keywords,
+    check_name,
     check_whole_number,
     refusal,
 )
-from monque_core.tasks.watch import Watch
-from monque_core.texts import is_collection_name, is_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -144,12 +144,7 @@ class TaskOptions(TypedDict, total=False):
 
 def check_options(given: Mapping[str, object]) -> None:
     """Raise `TypeError` for unknown options of `Monque.reactive`, or if there is no name."""
-    for option in given:
-        if option not in TaskOptions.__annotations__:
-            known = [*TaskOptions.__annotations__, "concurrency", "timeout"]
-            close = difflib.get_close_matches(option, known, n=1, cutoff=0.5)
-            hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
-            raise TypeError(f"reactive() got an unexpected keyword argument {option!r}: {hint}")
+    check_keywords("reactive", given, [*TaskOptions.__annotations__, "concurrency", "timeout"])
     if "name" not in given:
         raise TypeError('reactive() needs the name of the task: reactive("orders", name="invoice")')
 

@@ -15,7 +15,7 @@ from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.errors import BSONError
 
 from monque_core.display import brief_message, brief_repr
-from monque_core.tasks.rules import refusal
+from monque_core.validation import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

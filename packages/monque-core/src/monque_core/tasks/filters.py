@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from monque_core.display import brief_repr
 from monque_core.tasks.documents import plain
-from monque_core.tasks.rules import refusal
+from monque_core.validation import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

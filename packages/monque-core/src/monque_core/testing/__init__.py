@@ -1,14 +1,19 @@
-"""Help for tests of code that uses monque: fixtures for pytest, assertions, a clock to move.
+"""Tools to test code that uses monque: pytest fixtures, assertions and a movable clock.
 
-`pytest_plugins = ["monque_core.testing"]` in the topmost `conftest.py` turns the fixtures on. No
-entry point does it: pytest would then import monque in every run of every project that has it.
+What lives here: `fixtures` is the pytest plugin, `assertions` and `sync` hold the async and the
+blocking assertions, `clock` the movable clock, and `factories` makes jobs without MongoDB. An
+assertion reads all jobs (`stored_jobs`), compares them with an `expectation`, and raises an
+`AssertionError` with the most similar jobs (`messages`). Reading changes nothing in the database.
 
-PYTEST_DONT_REWRITE: a `conftest.py` may both name this as a plugin and import from it.
+`pytest_plugins = ["monque_core.testing"]` in the topmost `conftest.py` enables the fixtures. There
+is no entry point: pytest would import monque in every project that has it installed.
+
+PYTEST_DONT_REWRITE: a `conftest.py` may name this as a plugin and import from it.
 """
 
 from monque_core.testing.assertions import assert_enqueued, assert_not_enqueued, run_until_idle
 from monque_core.testing.clock import MovableClock
-from monque_core.testing.jobs import make_job
+from monque_core.testing.factories import make_job
 
 __all__ = [
     "MovableClock",

@@ -1,4 +1,4 @@
-"""What a test says about jobs, awaited."""
+"""The async assertions about jobs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pymongo.asynchronous.database import AsyncDatabase
 from monque_core.jobs.job import JobStatus
 from monque_core.monque import Monque
 from monque_core.testing.expectation import Expectation
-from monque_core.testing.report import check
-from monque_core.testing.stored import ALL, read, still_active
+from monque_core.testing.messages import not_idle
+from monque_core.testing.stored_jobs import MAX_JOBS, read_jobs
 
 if TYPE_CHECKING:
     from monque_core.durations import Duration
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from monque_core.jobs.selector import Statuses
 
 
-class Front(Protocol):
-    """What has a `Monque` behind it, as the `MonqueService` of monque-di."""
+class HasMonque(Protocol):
+    """An object with a `Monque`, such as the `MonqueService` of monque-di."""
 
     @property
     def monque(self) -> Monque:
@@ -37,15 +37,15 @@ async def assert_enqueued(
     status: Statuses | None = JobStatus.ACTIVE,
     count: int | None = None,
 ) -> list[AnyJob]:
-    """Fail unless there is such a job, or just so many; give those there are, oldest first.
+    """Assert that there is such a job, or exactly `count`; return them, oldest first.
 
-    `source` is a `Monque`, a `MonqueService` or a database with the default collection. What is
-    left out may be anything, as `unittest.mock.ANY` may be anywhere in the data. A job counts while
-    it is pending or processing, unless another status is given; None is any.
+    `source` is a `Monque`, a `MonqueService` or a database with the default collection. Omitted
+    arguments match anything, and so does `unittest.mock.ANY` inside `data`. By default, only
+    pending and processing jobs count; a `status` of None matches any status.
     """
     __tracebackhide__ = True
     expected = Expectation(name, data, unique_key, status)
-    return check(expected, await _stored(source), count)
+    return expected.check(await _stored(source), count)
 
 
 async def assert_not_enqueued(
@@ -56,22 +56,20 @@ async def assert_not_enqueued(
     unique_key: str | None = ANY,
     status: Statuses | None = JobStatus.ACTIVE,
 ) -> None:
-    """Fail if there is such a job; the arguments are those of `assert_enqueued`."""
+    """Assert that there is no such job; the arguments are those of `assert_enqueued`."""
     __tracebackhide__ = True
     expected = Expectation(name, data, unique_key, status)
-    check(expected, await _stored(source), 0)
+    expected.check(await _stored(source), 0)
 
 
 async def run_until_idle(
-    monque: Monque | Front,
+    monque: Monque | HasMonque,
     timeout: Duration = 10,  # noqa: ASYNC109  # as `Monque.run_until_idle`
 ) -> None:
-    """Run everything that is due by the clock of a `Monque`, and return when it is done.
+    """Run all jobs that are due by the clock of a `Monque` or `MonqueService`.
 
-    A `MonqueService` stands for the `Monque` behind it.
-
-    Retries and jobs in the future stay until the clock is moved. After so many seconds of real
-    time, `TimeoutError` tells what is left.
+    Retries and future jobs wait until the clock is moved. Raise `TimeoutError` with the remaining
+    jobs after `timeout` seconds of real time.
     """
     __tracebackhide__ = True
     monque = monque if isinstance(monque, Monque) else monque.monque
@@ -80,9 +78,9 @@ async def run_until_idle(
     try:
         await monque.run_until_idle(timeout)
     except TimeoutError:
-        message = still_active(await monque.get_jobs(status=JobStatus.ACTIVE, limit=ALL), timeout)
+        message = not_idle(await monque.get_jobs(status=JobStatus.ACTIVE, limit=MAX_JOBS), timeout)
         if not was_running:
-            # What has not ended by now has had its time.
+            # The remaining runs have had their time.
             await monque.stop(timeout=0)
         raise TimeoutError(message) from None
     finally:
@@ -94,5 +92,5 @@ async def _stored(source: object) -> list[AnyJob]:
     behind = getattr(source, "monque", None)
     monque = behind if isinstance(behind, Monque) else source
     if isinstance(monque, Monque):
-        return (await monque.get_jobs(limit=ALL))[::-1]
-    return await read(source, in_place=not isinstance(source, AsyncDatabase))
+        return (await monque.get_jobs(limit=MAX_JOBS))[::-1]
+    return await read_jobs(source, in_place=not isinstance(source, AsyncDatabase))

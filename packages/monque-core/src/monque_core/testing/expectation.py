@@ -1,4 +1,4 @@
-"""The job that a test expects, and how far another is from it."""
+"""The job that a test expects, compared with stored jobs."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from typing import TYPE_CHECKING
 from unittest.mock import ANY
 
 from monque_core.clock import truncate
+from monque_core.errors import InvalidJobError
 from monque_core.jobs.job import JobStatus
-from monque_core.jobs.rules import check_name
 from monque_core.jobs.selector import check_statuses
-from monque_core.testing.wording import brief, either
+from monque_core.testing.messages import either, format_value, unmet_expectation
+from monque_core.validation import check_name, check_whole_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from monque_core.jobs.job import AnyJob, StatusName
     from monque_core.jobs.selector import Statuses
 
-_ANOTHER_NAME = 10
+_NAME_WEIGHT = 10
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """A job by its name, and by its data, unique key and status where these are not `ANY`."""
+    """The name of the expected job, and its data, unique key and status unless `ANY`."""
 
     name: str
     data: object
@@ -34,14 +35,14 @@ class Expectation:
     status: Statuses | None
 
     def __post_init__(self) -> None:
-        """Refuse a name or status that no job can have."""
+        """Check the name and the status."""
         check_name(self.name)
         check_statuses(self.status)
         object.__setattr__(self, "data", _as_stored(self.data))
 
     def __str__(self) -> str:
         criteria = [
-            f"{field}={brief(value)}"
+            f"{field}={format_value(value)}"
             for field, value in (("data", self.data), ("unique_key", self.unique_key))
             if value is not ANY
         ]
@@ -52,47 +53,62 @@ class Expectation:
     def _statuses(self) -> tuple[StatusName, ...]:
         return check_statuses(self.status) or JobStatus.ALL
 
+    def check(self, stored: Sequence[AnyJob], count: int | None) -> list[AnyJob]:
+        """Return the matching jobs; raise `AssertionError` if their number is wrong.
+
+        A count of None means one or more.
+        """
+        __tracebackhide__ = True
+        if count is not None:
+            check_whole_number("count", count, least=0, error=InvalidJobError)
+        found = [job for job in stored if self.matches(job)]
+        if found if count is None else len(found) == count:
+            return found
+        raise AssertionError(unmet_expectation(self, stored, len(found), count))
+
     @property
     def state(self) -> str:
-        """Give the expected statuses in words."""
+        """Return the expected statuses as text."""
         return "in any status" if self.status is None else either(self._statuses)
 
-    def is_met_by(self, job: AnyJob) -> bool:
-        """Tell whether this is the job."""
-        return not any(True for _ in self.misses(job))
+    def matches(self, job: AnyJob) -> bool:
+        """Whether a job meets the expectation."""
+        return not any(True for _ in self.differences(job))
 
-    def misses(self, job: AnyJob) -> Iterator[str]:
-        """Tell what about a job is not as expected."""
+    def differences(self, job: AnyJob) -> Iterator[str]:
+        """Yield how a job differs from the expected one."""
         if job.name != self.name:
-            yield "another name"
+            yield "the name"
         if job.status not in self._statuses:
-            yield f"it is {job.status}"
-        # The expected value stands left, since `ANY` and `pytest.approx` do the comparing.
+            yield f"status is {job.status}"
+        # The expected value is on the left, so that `ANY` and `pytest.approx` compare.
         if not self.unique_key == job.unique_key:  # noqa: SIM201
-            yield f"unique_key is {brief(job.unique_key)}, not {brief(self.unique_key)}"
-        yield from differences("data", self.data, job.data)
+            yield (
+                f"unique_key is {format_value(job.unique_key)}, not {format_value(self.unique_key)}"
+            )
+        yield from _data_differences("data", self.data, job.data)
 
     def distance(self, job: AnyJob) -> float:
-        """Tell how far a job is from the expected one: the name counts most."""
+        """Return how different a job is from the expected one; the name counts most."""
         distance = 0.0
         if job.name != self.name:
-            likeness = difflib.SequenceMatcher(None, self.name, job.name).ratio()
-            distance += _ANOTHER_NAME * (2 - likeness)
+            similarity = difflib.SequenceMatcher(None, self.name, job.name).ratio()
+            distance += _NAME_WEIGHT * (2 - similarity)
         distance += job.status not in self._statuses
         distance += not self.unique_key == job.unique_key  # noqa: SIM201  # as above
-        return distance + 2 * _unlikeness(self.data, job.data)
+        return distance + 2 * _data_distance(self.data, job.data)
 
 
-def differences(path: str, expected: object, found: object) -> Iterator[str]:
-    """Tell where a stored value differs from the expected one."""
+def _data_differences(path: str, expected: object, found: object) -> Iterator[str]:
+    """Yield where a stored value differs from the expected one."""
     if expected == found:
         return
     if not (isinstance(expected, Mapping) and isinstance(found, Mapping)):
-        yield f"{path} is {brief(found)}, not {brief(expected)}"
+        yield f"{path} is {format_value(found)}, not {format_value(expected)}"
         return
     for key, value in expected.items():
         if key in found:
-            yield from differences(f"{path}[{key!r}]", value, found[key])
+            yield from _data_differences(f"{path}[{key!r}]", value, found[key])
         else:
             yield f"{path}[{key!r}] is missing"
     for key in found:
@@ -100,8 +116,8 @@ def differences(path: str, expected: object, found: object) -> Iterator[str]:
             yield f"{path}[{key!r}] was not expected"
 
 
-def _unlikeness(expected: object, found: object) -> float:
-    """Give 0 for equal values, 1 for such that have nothing in common."""
+def _data_distance(expected: object, found: object) -> float:
+    """Return 0 for equal values, up to 1 for values without common items."""
     if expected == found:
         return 0
     if not (isinstance(expected, Mapping) and isinstance(found, Mapping)):
@@ -112,7 +128,7 @@ def _unlikeness(expected: object, found: object) -> float:
 
 
 def _as_stored(value: object) -> object:
-    """Give a value as it is read back from MongoDB."""
+    """Return a value as MongoDB stores and returns it."""
     if isinstance(value, Mapping):
         return {key: _as_stored(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

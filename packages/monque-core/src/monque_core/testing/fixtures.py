@@ -24,62 +24,61 @@ if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
     from pymongo.database import Database
 
-_LONGEST_FIRST_ANSWER_MS = 5000
+_SERVER_SELECTION_MS = 5000
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let the user name a server."""
+    """Add the option `--monque-uri`."""
     parser.getgroup("monque").addoption(
         "--monque-uri",
         metavar="URI",
-        help="connection string of the MongoDB to test on (default: $MONGODB_URI, or else a "
-        "LocalMongo is started)",
+        help="connection string of the MongoDB for tests (default: $MONGODB_URI, or a new "
+        "LocalMongo)",
     )
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """Name the server if it is not one of our own, without the password in its address."""
+    """Return the hosts of the server, without credentials; None for a `LocalMongo`."""
     uri = _given_uri(config)
     return None if uri is None else f"monque: tests use the MongoDB at {_address(uri)}"
 
 
 @pytest.fixture(scope="session")
 def monque_mongo() -> Iterator[LocalMongo]:
-    """Start a `LocalMongo`, one for each process of tests."""
+    """Start one `LocalMongo` per test process."""
     with LocalMongo() as mongo:
         yield mongo
 
 
 @pytest.fixture(scope="session")
 def monque_uri(request: pytest.FixtureRequest) -> str:
-    """Give the connection string of the tests' MongoDB: the one that was named, or our own."""
+    """Return the connection string of the configured MongoDB, or of a `LocalMongo`."""
     uri = _given_uri(request.config)
     if uri is None:
         mongo: LocalMongo = request.getfixturevalue("monque_mongo")
         return mongo.uri
     try:
         with MongoClient[dict[str, Any]](
-            uri, serverSelectionTimeoutMS=_LONGEST_FIRST_ANSWER_MS
+            uri, serverSelectionTimeoutMS=_SERVER_SELECTION_MS
         ) as client:
             client.admin.command("ping")
     except PyMongoError as error:
         raise pytest.UsageError(
-            f"the MongoDB at {_address(uri)}, named by --monque-uri or MONGODB_URI, cannot be "
-            f"used: {error}"
+            f"cannot use the MongoDB at {_address(uri)} from --monque-uri or MONGODB_URI: {error}"
         ) from error
     return uri
 
 
 @pytest.fixture(scope="session")
 def _monque_drop(monque_uri: str) -> Iterator[Callable[[str], object]]:
-    """Give what drops a database in the background: MongoDB takes a tenth of a second for each."""
+    """Yield a function that drops a database in the background, since that takes 0.1 s."""
     with MongoClient[dict[str, Any]](monque_uri) as client, ThreadPoolExecutor(1) as thread:
         yield lambda name: thread.submit(client.drop_database, name)
 
 
 @pytest.fixture
 def monque_database_name(_monque_drop: Callable[[str], object]) -> Iterator[str]:
-    """Give the name of a database for this test alone, dropped afterwards."""
+    """Yield the name of a database for this test; drop the database afterwards."""
     name = f"monque_test_{uuid4().hex}"
     yield name
     _monque_drop(name)
@@ -89,7 +88,7 @@ def monque_database_name(_monque_drop: Callable[[str], object]) -> Iterator[str]
 async def monque_db(
     monque_uri: str, monque_database_name: str
 ) -> AsyncIterator[AsyncDatabase[dict[str, Any]]]:
-    """Give the test's database as an async handle."""
+    """Yield the async handle of the test database."""
     async with AsyncMongoClient[dict[str, Any]](monque_uri) as client:
         yield client[monque_database_name]
 
@@ -98,20 +97,20 @@ async def monque_db(
 def monque_blocking_db(
     monque_uri: str, monque_database_name: str
 ) -> Iterator[Database[dict[str, Any]]]:
-    """Give the test's database as a blocking handle."""
+    """Yield the blocking handle of the test database."""
     with MongoClient[dict[str, Any]](monque_uri) as client:
         yield client[monque_database_name]
 
 
 @pytest.fixture
 def clock() -> MovableClock:
-    """Give the clock of the test's `Monque`, which stands still until it is moved."""
+    """Return the clock of the `Monque` fixtures, which stands still until it is moved."""
     return MovableClock()
 
 
 @pytest.fixture
 def monque_options() -> MonqueOptions:
-    """Give further options of the test's `Monque`; there to be overridden."""
+    """Return more options for the `Monque` fixtures; override this fixture to set them."""
     return {}
 
 
@@ -119,7 +118,7 @@ def monque_options() -> MonqueOptions:
 async def monque(
     monque_db: AsyncDatabase[dict[str, Any]], clock: MovableClock, monque_options: MonqueOptions
 ) -> AsyncIterator[Monque]:
-    """Give a `Monque` on the test's database and clock; it is not started, and stopped at last."""
+    """Yield a `Monque` on the test database and clock; not started; stopped afterwards."""
     monque = Monque(monque_db, **_options(clock, monque_options))
     yield monque
     await monque.stop()
@@ -131,14 +130,14 @@ def sync_monque(
     clock: MovableClock,
     monque_options: MonqueOptions,
 ) -> Iterator[SyncMonque]:
-    """Give a `SyncMonque` on the test's database and clock; not started, and stopped at last."""
+    """Yield a `SyncMonque` on the test database and clock; not started; stopped afterwards."""
     monque = SyncMonque(monque_blocking_db, **_options(clock, monque_options))
     yield monque
     monque.stop()
 
 
 def _options(clock: MovableClock, given: MonqueOptions) -> MonqueOptions:
-    """Give options that let a test see a moved clock, a change and an end without a wait."""
+    """Return options with short intervals, so that tests see changes at once."""
     quick = MonqueOptions(
         clock=clock,
         poll_interval=0.05,
@@ -155,5 +154,5 @@ def _given_uri(config: pytest.Config) -> str | None:
 
 
 def _address(uri: str) -> str:
-    """Give the hosts of a connection string, without the user and password."""
+    """Return the hosts of a connection string, without credentials."""
     return uri.partition("://")[2].partition("/")[0].rpartition("@")[2]

@@ -1,4 +1,4 @@
-"""What a test says about jobs, without asyncio."""
+"""The blocking assertions about jobs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from monque_core.jobs.job import JobStatus
 from monque_core.sync.blocking_api import run_in_place
 from monque_core.sync.monque import SyncMonque
 from monque_core.testing.expectation import Expectation
-from monque_core.testing.report import check
-from monque_core.testing.stored import ALL, read, still_active
+from monque_core.testing.messages import not_idle
+from monque_core.testing.stored_jobs import MAX_JOBS, read_jobs
 
 if TYPE_CHECKING:
     from monque_core.durations import Duration
@@ -27,14 +27,14 @@ def assert_enqueued(
     status: Statuses | None = JobStatus.ACTIVE,
     count: int | None = None,
 ) -> list[AnyJob]:
-    """Fail unless there is such a job, or just so many; give those there are, oldest first.
+    """Assert that there is such a job, or exactly `count`; return them, oldest first.
 
-    `source` is a `SyncMonque` or a blocking database with the default collection. What is left out
-    may be anything, as `unittest.mock.ANY` may be anywhere in the data. A job counts while it is
-    pending or processing, unless another status is given; None is any.
+    `source` is a `SyncMonque` or a blocking database with the default collection. Omitted
+    arguments match anything, and so does `unittest.mock.ANY` inside `data`. By default, only
+    pending and processing jobs count; a `status` of None matches any status.
     """
     __tracebackhide__ = True
-    return check(Expectation(name, data, unique_key, status), _stored(source), count)
+    return Expectation(name, data, unique_key, status).check(_stored(source), count)
 
 
 def assert_not_enqueued(
@@ -45,16 +45,16 @@ def assert_not_enqueued(
     unique_key: str | None = ANY,
     status: Statuses | None = JobStatus.ACTIVE,
 ) -> None:
-    """Fail if there is such a job; the arguments are those of `assert_enqueued`."""
+    """Assert that there is no such job; the arguments are those of `assert_enqueued`."""
     __tracebackhide__ = True
-    check(Expectation(name, data, unique_key, status), _stored(source), 0)
+    Expectation(name, data, unique_key, status).check(_stored(source), 0)
 
 
 def run_until_idle(monque: SyncMonque, timeout: Duration = 10) -> None:
-    """Run everything that is due by the clock of the `SyncMonque`, and return when it is done.
+    """Run all jobs that are due by the clock of a `SyncMonque`.
 
-    Retries and jobs in the future stay until the clock is moved. After so many seconds of real
-    time, `TimeoutError` tells what is left.
+    Retries and future jobs wait until the clock is moved. Raise `TimeoutError` with the remaining
+    jobs after `timeout` seconds of real time.
     """
     __tracebackhide__ = True
     was_running = monque.is_running
@@ -62,9 +62,9 @@ def run_until_idle(monque: SyncMonque, timeout: Duration = 10) -> None:
     try:
         monque.run_until_idle(timeout)
     except TimeoutError:
-        message = still_active(monque.get_jobs(status=JobStatus.ACTIVE, limit=ALL), timeout)
+        message = not_idle(monque.get_jobs(status=JobStatus.ACTIVE, limit=MAX_JOBS), timeout)
         if not was_running:
-            # What has not ended by now has had its time.
+            # The remaining runs have had their time.
             monque.stop(timeout=0)
         raise TimeoutError(message) from None
     finally:
@@ -74,5 +74,5 @@ def run_until_idle(monque: SyncMonque, timeout: Duration = 10) -> None:
 
 def _stored(source: object) -> list[AnyJob]:
     if isinstance(source, SyncMonque):
-        return source.get_jobs(limit=ALL)[::-1]
-    return run_in_place(read(source, in_place=True))
+        return source.get_jobs(limit=MAX_JOBS)[::-1]
+    return run_in_place(read_jobs(source, in_place=True))

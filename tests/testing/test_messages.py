@@ -1,4 +1,4 @@
-"""What a failed assertion says."""
+"""The messages of failed assertions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 
 from monque_core import InvalidJobError, JobStatus
 from monque_core.testing.expectation import Expectation
-from monque_core.testing.report import check
 from tests.support.samples import NOW, a_job, a_schedule
 
 if TYPE_CHECKING:
@@ -20,9 +19,9 @@ WELCOME = Expectation("welcome", ANY, ANY, JobStatus.ACTIVE)
 
 
 def complaint(expected: Expectation, stored: list[AnyJob], count: int | None = None) -> list[str]:
-    """Give the lines of the message."""
+    """Return the lines of the message."""
     with pytest.raises(AssertionError) as failed:
-        check(expected, stored, count)
+        expected.check(stored, count)
     return str(failed.value).splitlines()
 
 
@@ -33,15 +32,15 @@ def welcomes(count: int) -> list[Any]:
 def test_the_expected_jobs_are_given_in_their_order() -> None:
     jobs = welcomes(3)
     other = a_job(name="other")
-    assert check(WELCOME, [jobs[0], other, jobs[1], jobs[2]], None) == jobs
-    assert check(WELCOME, jobs, 3) == jobs
-    assert check(WELCOME, [other], 0) == []
+    assert WELCOME.check([jobs[0], other, jobs[1], jobs[2]], None) == jobs
+    assert WELCOME.check(jobs, 3) == jobs
+    assert WELCOME.check([other], 0) == []
 
 
 def test_none_at_all() -> None:
     assert complaint(WELCOME, []) == [
         "expected a job 'welcome', pending or processing, and found none",
-        "nothing at all is stored",
+        "no jobs are stored",
     ]
 
 
@@ -57,7 +56,7 @@ def test_none_at_all() -> None:
 def test_another_number_than_was_counted_on(there: int, count: int, verdict: str) -> None:
     lines = complaint(WELCOME, welcomes(there), count)
     assert lines[0] == verdict
-    assert lines.count("      this is one") == there
+    assert lines.count("      matches") == there
 
 
 def test_jobs_are_shown_with_what_tells_them_apart() -> None:
@@ -70,16 +69,16 @@ def test_jobs_are_shown_with_what_tells_them_apart() -> None:
         ],
     )
     assert lines[1:] == [
-        "stored are, the nearest first:",
+        "stored jobs, most similar first:",
         "  bill  pending  data={'n': 1}  unique_key='b'  due 2026-05-06 12:00:30+00:00",
-        "      not it: another name",
+        "      differs: the name",
         (
             "  bill  pending  data=None  unique_key='hourly'  cron='0 * * * *'"
             "  due 2026-05-05 12:00:30+00:00"
         ),
-        "      not it: another name",
+        "      differs: the name",
         "  bill  failed  data=2",
-        "      not it: another name; it is failed",
+        "      differs: the name; status is failed",
     ]
 
 
@@ -91,11 +90,11 @@ def test_the_nearest_come_first_and_the_farthest_are_only_counted() -> None:
     assert len(lines) == 2 + 2 * 10 + 1
 
 
-def test_of_many_differences_the_first_are_told() -> None:
+def test_of_many_differences_the_first_are_reported() -> None:
     expected = Expectation("welcome", dict.fromkeys("abcdef", 1), ANY, JobStatus.ACTIVE)
     lines = complaint(expected, [a_job(name="welcome", data=dict.fromkeys("abcdef", 2))])
     assert lines[-1] == (
-        "      not it: data['a'] is 2, not 1; data['b'] is 2, not 1; data['c'] is 2, not 1; …"
+        "      differs: data['a'] is 2, not 1; data['b'] is 2, not 1; data['c'] is 2, not 1; …"
     )
 
 
@@ -107,4 +106,4 @@ def test_long_data_is_cut() -> None:
 @pytest.mark.parametrize("count", [-1, 1.5, "2"])
 def test_a_count_that_is_none_is_refused(count: Any) -> None:
     with pytest.raises(InvalidJobError, match="count"):
-        check(WELCOME, [], count)
+        WELCOME.check([], count)

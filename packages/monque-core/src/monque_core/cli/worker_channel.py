@@ -1,8 +1,8 @@
-"""What a supervisor and a worker process tell each other, through a socket between them.
+"""The socket between a supervisor and a worker process.
 
-The supervisor shuts down its side to ask the process to finish; its death does the same. The
-process reports which instance it is before it claims anything, so that the supervisor knows whose
-claims are left when it dies. The next process in its place gets this by its environment.
+The supervisor closes its end to request a stop; its death has the same effect. The worker reports
+its instance before it claims anything, so that the supervisor knows whose claims remain when the
+process dies. The replacement process receives the dead instances in its environment.
 """
 
 from __future__ import annotations
@@ -24,42 +24,42 @@ _DEAD: Final = "MONQUE_DEAD_INSTANCES"
 _LONGEST_REPORT: Final = 1 << 16
 
 
-class Supervision:
-    """The side of the process."""
+class WorkerEnd:
+    """The end of the channel in the worker process."""
 
     def __init__(self, descriptor: int, dead: Sequence[Instance]) -> None:
         self._descriptor = descriptor
         self.dead = dead
-        """The instances that have ended in this place, and whose claims nobody has recovered."""
+        """Dead predecessors of this process whose claims are not recovered yet."""
 
     @classmethod
-    def inherited(cls) -> Supervision | None:
-        """Return that of this process, None if it has no supervisor; children inherit none."""
+    def inherited(cls) -> WorkerEnd | None:
+        """Return the channel of this process; None without a supervisor. Removes the variables."""
         descriptor = os.environ.pop(_SOCKET, None)
         dead = json.loads(os.environ.pop(_DEAD, "[]"))
         if descriptor is None:
             return None
         return cls(int(descriptor), [Instance(*each) for each in dead])
 
-    def when_asked(self, finish: Callable[[], None]) -> None:
-        """Call a function when the supervisor asks this process to finish, or is gone."""
+    def on_stop_request(self, stop: Callable[[], None]) -> None:
+        """Call a function when the supervisor requests a stop or is gone."""
         loop = asyncio.get_running_loop()
 
         def asked() -> None:
             loop.remove_reader(self._descriptor)
-            finish()
+            stop()
 
         loop.add_reader(self._descriptor, asked)
 
     def report(self, instance: Instance) -> None:
-        """Report which instance this process is, and that those before it are taken over."""
-        # Without a supervisor any more, nobody needs it.
+        """Report the instance of this process, after it took over from its predecessors."""
+        # The supervisor may be gone.
         with suppress(OSError):
             os.write(self._descriptor, json.dumps([instance.id, instance.holder]).encode())
 
 
-class Line:
-    """The side of the supervisor."""
+class SupervisorEnd:
+    """The end of the channel in the supervisor."""
 
     def __init__(self) -> None:
         self._ours, self._theirs = socket.socketpair()
@@ -67,31 +67,31 @@ class Line:
 
     @property
     def descriptor(self) -> int:
-        """Return what the process must inherit."""
+        """Return the file descriptor that the process inherits."""
         return self._theirs.fileno()
 
     def environment(self, dead: Sequence[Instance]) -> Mapping[str, str]:
-        """Return the variables by which the process finds it."""
+        """Return the environment variables for the process."""
         instances = json.dumps([[each.id, each.holder] for each in dead])
         return {_SOCKET: str(self.descriptor), _DEAD: instances}
 
-    def handed_over(self) -> None:
-        """Close the side of the process, which has it by now."""
+    def close_worker_end(self) -> None:
+        """Close our copy of the worker end, once the process has inherited it."""
         self._theirs.close()
 
-    def ask_to_finish(self) -> None:
-        """Ask the process to finish."""
+    def request_stop(self) -> None:
+        """Request the process to stop."""
         with suppress(OSError):
             self._ours.shutdown(socket.SHUT_WR)
 
-    def reported(self) -> Instance | None:
-        """Return what the process has reported, None if it did not come that far."""
+    def read_report(self) -> Instance | None:
+        """Return the instance that the process reported; None if it did not."""
         try:
             return Instance(*json.loads(self._ours.recv(_LONGEST_REPORT)))
         except (OSError, ValueError):
             return None
 
     def close(self) -> None:
-        """Let go of it; a process that still runs is asked to finish by that."""
+        """Close both ends; a process that still runs is requested to stop."""
         self._ours.close()
         self._theirs.close()

@@ -9,13 +9,13 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from monque_core.cli.output import COLOURS
+from monque_core.cli.output import COLORS
 from monque_core.cli.reactive import STATS_FIT as TASKS_FIT
 from monque_core.cli.reactive import STATS_HEADINGS, planning_fields
 from monque_core.cli.reactive import stats_row as task_row
 from monque_core.cli.stats import STATS_FIT, stats_row
 from monque_core.cli.tables import Table
-from monque_core.cli.times import shown
+from monque_core.cli.times import format_time
 from monque_core.cli.top import RUNNING_FIT, RUNNING_HEADINGS, running_row
 from monque_core.display import escape
 from monque_core.jobs.job import JobStatus
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from monque_core.cli.top import Look
+    from monque_core.cli.top import QueueSnapshot
 
 _LINES_AROUND = 10
-"""Headings and gaps."""
+"""Headings and blank lines."""
 _LINES_AROUND_TASKS = 4
 _FEWEST_ROWS = 3
 
 
-class Screen:
-    """A picture that fills the terminal until it is closed."""
+class LiveScreen:
+    """A full-screen display that is redrawn until it is closed."""
 
     def __init__(self) -> None:
         self._console = Console()
@@ -53,8 +53,8 @@ class Screen:
     ) -> None:
         self._live.stop()
 
-    def show(self, seen: Look, before: Look | None) -> None:
-        """Draw a look at the collection, with rates since the one before."""
+    def show(self, seen: QueueSnapshot, before: QueueSnapshot | None) -> None:
+        """Draw a snapshot, with rates since the previous one."""
         width, height = self._console.size
         rows = height - _LINES_AROUND
         tasks = min(len(seen.reactive.tasks), max(_FEWEST_ROWS, rows // 3))
@@ -76,19 +76,20 @@ class Screen:
         self._live.update(Group(*drawing), refresh=True)
 
 
-def _headline(seen: Look, before: Look | None) -> Text:
+def _headline(seen: QueueSnapshot, before: QueueSnapshot | None) -> Text:
     rate = f"{_rate(seen.rate_since(before))} jobs/s"
-    heading = f"  {shown(seen.now)}   q ends   "
+    heading = f"  {format_time(seen.now)}   q quits   "
     first = (("monque top", "bold"), heading, (rate, "bold green"))
     counts = [
-        (f"{status} {getattr(seen.total, status):,}   ", COLOURS[status])
-        for status in JobStatus.ALL
+        (f"{status} {getattr(seen.total, status):,}   ", COLORS[status]) for status in JobStatus.ALL
     ]
     return Text.assemble(*first, "\n", *counts, overflow="ellipsis")
 
 
-def _queues(seen: Look, before: Look | None, most: int, width: int) -> rich.table.Table:
-    """Draw the names with the most work first, as many as fit."""
+def _queues(
+    seen: QueueSnapshot, before: QueueSnapshot | None, most: int, width: int
+) -> rich.table.Table:
+    """Return the table of names, busiest first, as many as fit."""
     headings = ("NAME", *(status.upper() for status in JobStatus.ALL), "AVERAGE", "JOBS/S")
     busiest = sorted(
         seen.views, key=lambda view: (-view.stats.processing, -view.stats.pending, view.name)
@@ -102,8 +103,8 @@ def _queues(seen: Look, before: Look | None, most: int, width: int) -> rich.tabl
     return table
 
 
-def _tasks(seen: Look, most: int, width: int) -> tuple[rich.table.Table, Text]:
-    """Draw the reactive tasks with the most work first, as many as fit, and who plans them."""
+def _tasks(seen: QueueSnapshot, most: int, width: int) -> tuple[rich.table.Table, Text]:
+    """Return the table of reactive tasks, busiest first, and the line about their planning."""
     busiest = sorted(
         seen.reactive.tasks,
         key=lambda task: (task.error is None, -task.processing, -task.pending, task.name),
@@ -116,12 +117,12 @@ def _tasks(seen: Look, most: int, width: int) -> tuple[rich.table.Table, Text]:
     return table, Text(escape(planning), no_wrap=True, overflow="ellipsis")
 
 
-def _running(seen: Look, most: int, width: int) -> rich.table.Table:
-    """Draw the jobs that run, the longest run first."""
+def _running(seen: QueueSnapshot, most: int, width: int) -> rich.table.Table:
+    """Return the table of running jobs, longest run first."""
     rows = [running_row(job, seen.now) for job in seen.running[:most]]
     table = _drawn(Table(RUNNING_HEADINGS, rows, RUNNING_FIT).fitted(width))
     if not seen.running:
-        table.add_row("nothing")
+        table.add_row("none")
     return table
 
 
@@ -131,7 +132,7 @@ def _drawn(table: Table, right: Sequence[str] = ()) -> rich.table.Table:
         justify: Literal["left", "right"] = "right" if heading in right else "left"
         drawn.add_column(heading, no_wrap=True, justify=justify)
     for row in table.rows:
-        # As Text, or brackets in a name would be markup.
+        # Use Text, since brackets in a str are markup.
         drawn.add_row(*(Text(str(cell)) for cell in row))
     return drawn
 

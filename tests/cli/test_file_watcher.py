@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from monque_core.cli.reload import SourceFiles
+from monque_core.cli.file_watcher import FileWatcher
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,14 +30,14 @@ async def test_a_change_starts_it_anew_and_a_mistake_waits_for_the_next(
         await worker.hear(UP)
 
         shop.write_text(good.replace("hello", "welcome"), encoding="utf-8")
-        await worker.hear("shop.py changed, starting anew")
+        await worker.hear("shop.py changed, restarting")
         await worker.hear(UP, 2)
         await queue.enqueue("greet", "Ada")
         await worker.hear("welcome Ada")
 
         shop.write_text("this is no Python", encoding="utf-8")
         await worker.hear("SyntaxError")
-        await worker.hear("waiting for a change")
+        await worker.hear("waiting for a source file")
 
         shop.write_text(good, encoding="utf-8")
         await worker.hear(UP, 3)
@@ -51,7 +51,7 @@ async def test_sees_what_is_changed_added_and_removed_and_nothing_else(tmp_path:
         path.parent.mkdir(exist_ok=True)
         path.touch()
     (tmp_path / "venv" / "pyvenv.cfg").touch()
-    sources = SourceFiles([tmp_path])
+    sources = FileWatcher([tmp_path])
 
     os.utime(tmp_path / "a.py", ns=(1, 1))
     (tmp_path / "b.py").unlink()

@@ -1,4 +1,4 @@
-"""A job for the unit test of a handler, without a queue."""
+"""`make_job`: a job for unit tests of handlers, without MongoDB."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 def make_job(data: T, *, name: str = "test", **fields: Any) -> Job[T]:
-    """Return a job with this data, as a handler is given it in its first run.
+    """Return a job with this data, as a handler gets it in its first run.
 
-    It is stored nowhere. Further keyword arguments are fields of `Job`, as `fail_count=2`.
+    The job is not stored. Other keyword arguments are fields of `Job`, such as `fail_count=2`.
     """
     now = datetime.now(UTC)
     first_run = {

@@ -1,4 +1,4 @@
-"""What `monque doctor` finds, and how it looks."""
+"""The result of a check of `monque doctor`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ PROBLEM: Final = "problem"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that is as it should be, or not, and what to do about it."""
+class CheckResult:
+    """The result of one check: a level, a message, and advice for what to do."""
 
     level: Level
     subject: str
@@ -30,26 +30,26 @@ class Finding:
 
     @property
     def record(self) -> dict[str, str]:
-        """Give it as JSON."""
+        """Return it as a JSON object."""
         return {key: value for key, value in asdict(self).items() if value is not None}
 
 
 if TYPE_CHECKING:
     Database: TypeAlias = AsyncDatabase[dict[str, Any]]
-    Check: TypeAlias = Callable[[Database, str], Awaitable[list[Finding]]]
+    Check: TypeAlias = Callable[[Database, str], Awaitable[list[CheckResult]]]
 
 
 def check(subject: str) -> Callable[[Check], Check]:
-    """Make a refusal by the server a warning: not every user may ask everything."""
+    """Turn a permission error of the server into a warning, since the user may lack rights."""
 
-    def wrap(ask: Check) -> Check:
-        @wraps(ask)
-        async def guarded(db: Database, collection: str) -> list[Finding]:
+    def wrap(run: Check) -> Check:
+        @wraps(run)
+        async def guarded(db: Database, collection: str) -> list[CheckResult]:
             try:
-                return await ask(db, collection)
+                return await run(db, collection)
             except OperationFailure as error:
                 reason = (error.details or {}).get("errmsg") or str(error)
-                return [Finding(WARNING, subject, f"cannot be checked: {reason}")]
+                return [CheckResult(WARNING, subject, f"not checked, the server refused: {reason}")]
 
         return guarded
 

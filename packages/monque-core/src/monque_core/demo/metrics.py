@@ -1,4 +1,4 @@
-"""Rates, latencies and recent events, as the listeners see them."""
+"""Rates, latencies and recent events, collected by event listeners."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Latency:
         return f"p50 {self.p50:.0f} ms, p99 {self.p99:.0f} ms"
 
 
-class Meter:
-    """Listens to an instance and keeps count."""
+class DemoMetrics:
+    """Collects metrics from the events of an instance."""
 
     def __init__(self, monque: Monque, clock: Clock, quiet: Sequence[str]) -> None:
-        """Measure by this clock; successes of the `quiet` names are counted but not told."""
+        """Measure with this clock; completions of the `quiet` names are not listed as events."""
         self._clock = clock
         self._quiet = frozenset(quiet)
-        self._began = time.monotonic()
+        self._started = time.monotonic()
         self._latencies: list[float] = []
         self._completions: deque[float] = deque()
         self.running: Counter[str] = Counter()
@@ -56,12 +56,12 @@ class Meter:
 
     @property
     def elapsed(self) -> float:
-        """Tell the seconds since the beginning."""
-        return time.monotonic() - self._began
+        """Return the seconds since the start."""
+        return time.monotonic() - self._started
 
     @property
     def rate(self) -> float:
-        """Tell how many jobs per second were completed lately."""
+        """Return the recently completed jobs per second."""
         now = time.monotonic()
         while self._completions and self._completions[0] < now - _RATE_SECONDS:
             self._completions.popleft()
@@ -69,15 +69,15 @@ class Meter:
 
     @property
     def average_rate(self) -> float:
-        """Tell how many jobs per second were completed since the beginning."""
+        """Return the completed jobs per second since the start."""
         return self.completed.total() / max(self.elapsed, 0.1)
 
     def recent_latency(self) -> Latency | None:
-        """Measure the latest jobs, or None before the first."""
+        """Return the latency of recent jobs; None before the first."""
         return _latency(self._latencies[-_RECENT_LATENCIES:])
 
     def latency(self) -> Latency | None:
-        """Measure all jobs, or None before the first."""
+        """Return the latency of all jobs; None before the first."""
         return _latency(self._latencies)
 
     def _on_start(self, event: events.JobStarted) -> None:
@@ -92,11 +92,11 @@ class Meter:
         self._completions.append(time.monotonic())
         if job.is_recurring:
             wait = job.next_run_at - self._clock.now()
-            self._tell(f"{job.name} ran on schedule, again in {wait.total_seconds():.0f} s")
+            self._record(f"{job.name} ran on schedule, again in {wait.total_seconds():.0f} s")
         elif job.fail_count:
-            self._tell(f"{job.name} {job.data} done after {job.fail_count} failures")
+            self._record(f"{job.name} {job.data} done after {job.fail_count} failures")
         elif job.name not in self._quiet:
-            self._tell(f"{job.name} {job.data} done in {event.duration / _MILLISECOND:.0f} ms")
+            self._record(f"{job.name} {job.data} done in {event.duration / _MILLISECOND:.0f} ms")
 
     def _on_fail(self, event: events.JobFailed) -> None:
         job = event.job
@@ -104,19 +104,19 @@ class Meter:
         if event.will_retry:
             self.retried[job.name] += 1
             wait = job.next_run_at - self._clock.now()
-            fate = f"again in {wait.total_seconds():.1f} s"
+            consequence = f"again in {wait.total_seconds():.1f} s"
         else:
-            fate = "given up"
-        self._tell(f"{job.name} {job.data} failed: {job.fail_reason}; {fate}")
+            consequence = "no more retries"
+        self._record(f"{job.name} {job.data} failed: {job.fail_reason}; {consequence}")
 
     def _on_error(self, event: events.JobErrored) -> None:
         self.errors += 1
-        self._tell(f"error: {event.error}")
+        self._record(f"error: {event.error}")
 
     def _on_connected(self, _: events.ChangeStreamChanged) -> None:
-        self._tell("change stream connected")
+        self._record("change stream connected")
 
-    def _tell(self, text: str) -> None:
+    def _record(self, text: str) -> None:
         self.recent.append(f"{self.elapsed:5.1f} s  {text}")
 
 

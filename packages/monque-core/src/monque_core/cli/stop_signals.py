@@ -1,4 +1,4 @@
-"""Asking a worker process to finish, by signal or by its supervisor."""
+"""Requests to a process to stop: signals, or its supervisor."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from monque_core.cli.supervision import Supervision
+    from monque_core.cli.worker_channel import WorkerEnd
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def stop_requests(supervision: Supervision | None = None) -> Iterator[asyncio.Event]:
-    """Give what is set when this process is to finish.
+def stop_requests(channel: WorkerEnd | None = None) -> Iterator[asyncio.Event]:
+    """Yield an event that is set when this process should stop.
 
-    By itself a process dies of the second signal. Below a supervisor it does not, since systemd
-    may signal both: there the supervisor asks it to finish, and so does the supervisor's death.
+    Without a supervisor, a second signal ends the process. With one, signals only request a stop,
+    since systemd may signal both; the end of the supervisor requests a stop, too.
     """
     loop = asyncio.get_running_loop()
     requested = asyncio.Event()
 
     def received(_number: int, _frame: object) -> None:
-        if supervision is None:
+        if channel is None:
             for number in SIGNALS:
                 signal.signal(number, signal.SIG_DFL)
         loop.call_soon_threadsafe(requested.set)
 
-    # Not by the loop: a handler that blocks it must not keep the second signal from working.
+    # Not `loop.add_signal_handler`: a second signal must work even if a job blocks the loop.
     before = {number: signal.signal(number, received) for number in SIGNALS}
-    if supervision is not None:
-        supervision.when_asked(requested.set)
+    if channel is not None:
+        channel.on_stop_request(requested.set)
     try:
         yield requested
     finally:

@@ -1,4 +1,4 @@
-"""The jobs of the demonstration: their handlers, and a producer that enqueues them."""
+"""The workload of the demonstration: handlers, a schedule and a producer."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ EMAIL, IMAGE, CARD, REMINDER, REPORT = "email", "image", "card", "reminder", "re
 EVERY_MINUTE = "* * * * *"
 _FAILURES = 2
 _REMINDER_DELAY = 1.5
-_PRODUCER_GAP = 0.05
+_PRODUCER_INTERVAL = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A worker, in the words of the display."""
+class DemoWorker:
+    """A worker as the view lists it."""
 
     name: str
-    shows: str
+    description: str
     concurrency: int
 
 
-PARTS = (
-    Part(EMAIL, "async def, many at once", 20),
-    Part(IMAGE, "blocking def, in threads", 4),
-    Part(CARD, "fails twice, then succeeds", 5),
-    Part(REMINDER, f"due {_REMINDER_DELAY} s after enqueue", 5),
-    Part(REPORT, f"recurs {EVERY_MINUTE}", 1),
+WORKERS = (
+    DemoWorker(EMAIL, "async def, many at once", 20),
+    DemoWorker(IMAGE, "blocking def, in threads", 4),
+    DemoWorker(CARD, "fails twice, then succeeds", 5),
+    DemoWorker(REMINDER, f"due {_REMINDER_DELAY} s after enqueue", 5),
+    DemoWorker(REPORT, f"recurs {EVERY_MINUTE}", 1),
 )
 
 
 def register(monque: Monque) -> None:
-    """Give every job name its handler."""
+    """Register the handler of every job name."""
 
     async def send_email(job: AnyJob) -> None:
         await asyncio.sleep(0.005 * (1 + job.data % 4))
@@ -64,28 +64,28 @@ def register(monque: Monque) -> None:
         REMINDER: send_reminder,
         REPORT: write_report,
     }
-    for part in PARTS:
-        monque.worker(part.name, handlers[part.name], concurrency=part.concurrency)
+    for worker in WORKERS:
+        monque.worker(worker.name, handlers[worker.name], concurrency=worker.concurrency)
 
 
 async def schedule(monque: Monque, audit: Audit) -> Job[str]:
-    """Store the recurring job."""
+    """Create the schedule."""
     job = await monque.schedule(EVERY_MINUTE, REPORT, "turnover")
     audit.scheduled(job)
     return job
 
 
-async def produce(monque: Monque, audit: Audit, enough: asyncio.Event) -> None:
-    """Enqueue about 170 jobs per second until it is enough; never stops within an enqueue."""
-    turn = 0
-    while not enough.is_set():
-        began = time.monotonic()
-        audit.enqueued(await monque.enqueue_many(EMAIL, range(8 * turn, 8 * turn + 8)))
-        if turn % 4 == 0:
-            audit.enqueued([await monque.enqueue(IMAGE, turn)])
-        if turn % 10 == 0:
-            audit.enqueued([await monque.enqueue(CARD, turn)])
-        if turn % 20 == 0:
-            audit.enqueued([await monque.enqueue(REMINDER, turn, delay=_REMINDER_DELAY)])
-        turn += 1
-        await asyncio.sleep(max(0.0, began + _PRODUCER_GAP - time.monotonic()))
+async def produce(monque: Monque, audit: Audit, stop_requested: asyncio.Event) -> None:
+    """Enqueue about 170 jobs per second until a stop is requested."""
+    step = 0
+    while not stop_requested.is_set():
+        started = time.monotonic()
+        audit.enqueued(await monque.enqueue_many(EMAIL, range(8 * step, 8 * step + 8)))
+        if step % 4 == 0:
+            audit.enqueued([await monque.enqueue(IMAGE, step)])
+        if step % 10 == 0:
+            audit.enqueued([await monque.enqueue(CARD, step)])
+        if step % 20 == 0:
+            audit.enqueued([await monque.enqueue(REMINDER, step, delay=_REMINDER_DELAY)])
+        step += 1
+        await asyncio.sleep(max(0.0, started + _PRODUCER_INTERVAL - time.monotonic()))

@@ -1,4 +1,4 @@
-"""Finding the Monque that `MODULE:ATTRIBUTE` names."""
+"""Resolve `MODULE:ATTRIBUTE` to a Monque."""
 
 from __future__ import annotations
 
@@ -23,47 +23,46 @@ if TYPE_CHECKING:
 AnyMonque: TypeAlias = Monque | SyncMonque
 _KINDS = (Monque, SyncMonque)
 _ADAPTERS: Final = "monque.worker_targets"
-"""The entry points of packages that teach the command further kinds of target.
+"""The entry points of packages that support more kinds of target.
 
-Each is a function that returns an async context manager of a running `Monque` for what it knows,
-and None for anything else.
+Each is a function that returns an async context manager of a running `Monque` for a target that it
+supports, and None for any other object.
 """
 _EXPECTED = (
     "a Monque, a SyncMonque, with monque-di a container or a MonqueService, or a function without "
-    "arguments that gives one of these"
+    "arguments that returns one of these"
 )
 
 
-class TargetError(MonqueError):
-    """What `MODULE:ATTRIBUTE` names cannot be run."""
+class WorkerTargetError(MonqueError):
+    """The object that `MODULE:ATTRIBUTE` names is missing or not a valid target."""
 
 
 async def open_target(target: str, stack: AsyncExitStack) -> AnyMonque:
-    """Return the Monque that is named, or that the factory named gives.
+    """Return the Monque that a target names, or that the named factory returns.
 
-    A factory may be a coroutine function or a context manager; the latter is left with the stack.
-    An application of another package's kind is running when this returns, and is shut down with
-    the stack.
+    A factory may be a coroutine function or a context manager, which is exited with the stack. A
+    target of another package is already running, and is shut down with the stack.
     """
     found = _find(target)
-    adapted = _adapted(found)
+    adapted = _adapt(found)
     try:
         if adapted is None and not isinstance(found, _KINDS) and callable(found):
-            found = await _made_by(found, stack)
-            adapted = _adapted(found)
+            found = await _call_factory(found, stack)
+            adapted = _adapt(found)
     except MonqueConnectionError:
         raise
     except Exception as error:
-        raise TargetError(f"{target} raised an error:\n{_users_part(error)}") from error
+        raise WorkerTargetError(f"{target} raised an error:\n{_user_traceback(error)}") from error
     if adapted is not None:
-        return await _started(target, adapted, stack)
+        return await _start(target, adapted, stack)
     if not isinstance(found, _KINDS):
-        raise TargetError(f"{target} is of type {type(found).__name__}: {_EXPECTED} is expected")
+        raise WorkerTargetError(f"{target} is of type {type(found).__name__}; expected {_EXPECTED}")
     return found
 
 
-def _adapted(found: object) -> AbstractAsyncContextManager[Monque] | None:
-    """Return what runs a target of another package's kind; None if no package knows it."""
+def _adapt(found: object) -> AbstractAsyncContextManager[Monque] | None:
+    """Return the context manager of a target of another package; None if none supports it."""
     if isinstance(found, _KINDS):
         return None
     for entry_point in importlib.metadata.entry_points(group=_ADAPTERS):
@@ -73,20 +72,20 @@ def _adapted(found: object) -> AbstractAsyncContextManager[Monque] | None:
     return None
 
 
-async def _started(
+async def _start(
     target: str, application: AbstractAsyncContextManager[Monque], stack: AsyncExitStack
 ) -> Monque:
     """Start an application that is shut down with the stack."""
     try:
         return await stack.enter_async_context(application)
     except MonqueError:
-        # Its message is about the application, and needs no traceback.
+        # The message describes the problem without a traceback.
         raise
     except Exception as error:
-        raise TargetError(f"{target} cannot be started:\n{_users_part(error)}") from error
+        raise WorkerTargetError(f"{target} cannot be started:\n{_user_traceback(error)}") from error
 
 
-async def _made_by(factory: Callable[[], object], stack: AsyncExitStack) -> object:
+async def _call_factory(factory: Callable[[], object], stack: AsyncExitStack) -> object:
     made = factory()
     if inspect.isawaitable(made):
         made = await made
@@ -102,8 +101,8 @@ async def _made_by(factory: Callable[[], object], stack: AsyncExitStack) -> obje
 def _find(target: str) -> object:
     module_name, _, path = target.partition(":")
     if not module_name or not path:
-        raise TargetError(
-            f"{target!r} names nothing: MODULE:ATTRIBUTE is expected, as in shop.jobs:monque"
+        raise WorkerTargetError(
+            f"{target!r} is not a target; expected MODULE:ATTRIBUTE, such as shop.jobs:monque"
         )
     found: object = _module(module_name)
     for name in path.split("."):
@@ -112,7 +111,7 @@ def _find(target: str) -> object:
         except AttributeError:
             close = difflib.get_close_matches(name, dir(found), n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise TargetError(f"{module_name} has no attribute {name!r}{hint}") from None
+            raise WorkerTargetError(f"{module_name} has no attribute {name!r}{hint}") from None
     return found
 
 
@@ -124,20 +123,20 @@ def _module(name: str) -> object:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
-            raise TargetError(
-                f"there is no module {error.name!r} in {here} or among what is installed"
+            raise WorkerTargetError(
+                f"there is no module {error.name!r} in {here} or among the installed packages"
             ) from None
-        raise _broken(name, error) from error
+        raise _import_error(name, error) from error
     except Exception as error:
-        raise _broken(name, error) from error
+        raise _import_error(name, error) from error
 
 
-def _broken(name: str, error: Exception) -> TargetError:
-    return TargetError(f"{name} cannot be imported:\n{_users_part(error)}")
+def _import_error(name: str, error: Exception) -> WorkerTargetError:
+    return WorkerTargetError(f"{name} cannot be imported:\n{_user_traceback(error)}")
 
 
-def _users_part(error: Exception) -> str:
-    """Give the traceback without the frames of this module and of the import machinery."""
+def _user_traceback(error: Exception) -> str:
+    """Return the traceback without the frames of this module and of importlib."""
     report = traceback.TracebackException.from_exception(error)
     report.stack = traceback.StackSummary.from_list(
         [

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from monque_core import Monque
-from monque_core.cli.target import TargetError, open_target
+from monque_core.cli.worker_target import WorkerTargetError, open_target
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,7 +68,7 @@ SHOP = """
 def module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, db: AsyncDatabase[dict[str, Any]]
 ) -> str:
-    """Give the name of a module in the current directory."""
+    """Return the name of a new module in the current directory."""
     name = f"shop_{uuid4().hex}"
     (tmp_path / f"{name}.py").write_text(dedent(SHOP), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -102,9 +102,9 @@ async def test_a_context_manager_is_left_with_the_stack(
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
-        ("{}", "MODULE:ATTRIBUTE is expected"),
-        (":monque", "MODULE:ATTRIBUTE is expected"),
-        ("{}:", "MODULE:ATTRIBUTE is expected"),
+        ("{}", "expected MODULE:ATTRIBUTE"),
+        (":monque", "expected MODULE:ATTRIBUTE"),
+        ("{}:", "expected MODULE:ATTRIBUTE"),
         ("{}_x:monque", "there is no module"),
         ("{}.jobs:monque", "there is no module"),
         ("{}:monqeu", "did you mean 'monque'?"),
@@ -115,9 +115,11 @@ async def test_a_context_manager_is_left_with_the_stack(
         ("{}:fail", "no configuration"),
     ],
 )
-async def test_anything_else_is_refused_and_told(target: str, expected: str, module: str) -> None:
+async def test_anything_else_is_refused_and_reported(
+    target: str, expected: str, module: str
+) -> None:
     async with AsyncExitStack() as stack:
-        with pytest.raises(TargetError) as refusal:
+        with pytest.raises(WorkerTargetError) as refusal:
             await open_target(target.format(module), stack)
 
     assert expected in str(refusal.value)

@@ -1,4 +1,4 @@
-"""What is done, and when: the crontab of this service."""
+"""The schedules of this service and their handlers."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ async def report(job: Job[None]) -> None:
 
 
 def clean_up(job: Job[None]) -> None:
-    """Remove what is old, in a thread: work on files blocks."""
+    """Remove old files; a plain function runs in a thread, so it may block."""
     print(f"cleaned up on {job.next_run_at:%A}", flush=True)
 
 
 @dataclass(frozen=True)
-class Chore:
-    """A line of the crontab; its handler is known by the name of the function."""
+class Schedule:
+    """A cron expression and its handler, whose function name is the job name."""
 
     cron: str
     handler: Callable[[Job[None]], Awaitable[None] | None]
@@ -32,8 +32,8 @@ class Chore:
         return self.handler.__name__.replace("_", "-")
 
 
-CHORES = (
-    Chore("* * * * *", tick),
-    Chore("0 9 * * 1-5", report, timezone="Europe/Berlin"),
-    Chore("30 3 * * *", clean_up),
+SCHEDULES = (
+    Schedule("* * * * *", tick),
+    Schedule("0 9 * * 1-5", report, timezone="Europe/Berlin"),
+    Schedule("30 3 * * *", clean_up),
 )
