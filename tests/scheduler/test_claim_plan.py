@@ -17,6 +17,8 @@ from monque_core.scheduler.claim_plan import (
     InstanceSnapshot,
     NameSnapshot,
     Snapshot,
+    contention_pause,
+    next_contention,
     plan_claim,
     select_candidates,
 )
@@ -31,7 +33,6 @@ class Due:
     number: int = 0
     interrupted: bool = False
     is_suspect: bool = False
-    priority: float = 0
 
 
 def is_suspect(candidate: Due) -> bool:
@@ -339,3 +340,35 @@ class TestSelection:
         assert len(selection.together) == min(total, allowed)
         in_line = [name for name in limits if due[name]]
         assert set(in_line[:total]) <= set(selection.picked)
+
+
+class TestContention:
+    def test_claims_that_lose_most_jobs_to_others_become_rarer(self) -> None:
+        contention = 0
+        for _ in range(3):
+            contention = next_contention(contention, asked=100, claimed=20)
+
+        assert contention == 3
+
+    def test_claims_that_lose_nothing_become_more_frequent_again(self) -> None:
+        assert next_contention(3, asked=100, claimed=100) == 2
+        assert next_contention(0, asked=100, claimed=100) == 0
+
+    def test_claims_that_lose_some_jobs_stay_as_frequent(self) -> None:
+        assert next_contention(3, asked=100, claimed=70) == 3
+
+    def test_a_single_job_that_was_lost_counts(self) -> None:
+        assert next_contention(0, asked=1, claimed=0) == 1
+
+    @given(contention=st.integers(0, 8), lost=st.integers(0, 1000))
+    def test_contention_has_bounds(self, contention: int, lost: int) -> None:
+        assert 0 <= next_contention(contention, asked=1000, claimed=1000 - lost) <= 8
+
+    @given(contention=st.integers(1, 8), claim_seconds=st.floats(0, 10))
+    def test_pauses_are_short(self, contention: int, claim_seconds: float) -> None:
+        pause = contention_pause(contention, claim_seconds)
+
+        assert 0 <= pause <= min(1, claim_seconds * 2**contention)
+
+    def test_without_contention_there_is_no_pause(self) -> None:
+        assert contention_pause(0, 1.0) == 0

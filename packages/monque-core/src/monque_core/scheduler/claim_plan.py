@@ -7,7 +7,6 @@ it into a `ClaimPlan`. The claimer looks at the queue within the limits of the p
 
 from __future__ import annotations
 
-import math
 import random
 from collections import deque
 from dataclasses import dataclass, field
@@ -27,9 +26,10 @@ _SMALLEST_LARGE_CLAIM = 100
 _LONGEST_CLAIM_SECONDS = 0.25
 _MOST_CLAIMED_ALONE = 20
 _SHORTEST_RUN_SECONDS = 1e-6
-_TOLERATED_LOSS = 0.1
-_WIDEST_SPREAD = 8.0
-_SPREAD_DECREASE = 0.25
+_MOST_LOST = 0.5
+_FEW_LOST = 0.2
+_MOST_CONTENTION = 8
+_LONGEST_CONTENTION_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,6 @@ class Snapshot:
     """Whether the last look over several names found more than could be claimed."""
     is_isolating: bool = False
     """Whether a suspected poison job runs in isolation."""
-    spread: float = 1.0
-    """How many times as much as is needed to look at, since other instances claim the same jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,29 +111,17 @@ class ClaimPlan:
     """Whether a suspected poison job may be claimed."""
     low_water: Mapping[str, int] = field(default_factory=dict)
     """Per name, how few prefetched jobs make another claim worth its round trip."""
-    spread: float = 1.0
-    """How many times as much as it takes the look reads; the claim picks from it at random."""
 
     @property
     def limits(self) -> dict[str, int]:
         """Return the most to claim of each name."""
         return {demand.name: demand.limit for demand in self.demands}
 
-    @property
-    def look_limits(self) -> dict[str, int]:
-        """Return the most to look at of each name."""
-        return {demand.name: math.ceil(demand.limit * self.spread) for demand in self.demands}
-
-    @property
-    def look_total(self) -> int:
-        """Return the most to look at of all names together."""
-        return math.ceil(self.total * self.spread)
-
     def is_exceeded_by(self, found: int) -> bool:
         """Whether a look that found so many shows that several names compete for this claim."""
         if self.look == "each":
             return found > self.total
-        return len(self.demands) > 1 and found == self.look_total
+        return len(self.demands) > 1 and found == self.total
 
 
 def plan_claim(snapshot: Snapshot) -> ClaimPlan:
@@ -173,19 +159,28 @@ def plan_claim(snapshot: Snapshot) -> ClaimPlan:
         _look(demands, total, snapshot),
         may_isolate=not snapshot.is_isolating,
         low_water=low_water,
-        spread=snapshot.spread,
     )
 
 
-def next_spread(spread: float, asked: int, claimed: int) -> float:
-    """Return how widely to look next, after so many of the chosen jobs could be claimed.
+def next_contention(contention: int, asked: int, claimed: int) -> int:
+    """Return how contended the queue is, after so many of the chosen jobs could be claimed.
 
-    Instances that look at the same first jobs lose most of their claims to each other. Those that
-    pick at random from a larger window lose fewer, but read more for each job.
+    Instances that look at the same time see the same first jobs, and lose most of them to each
+    other. Each step doubles how long they wait before they look again, at random, so that fewer
+    look at the same time.
     """
-    if asked - claimed > asked * _TOLERATED_LOSS:
-        return min(_WIDEST_SPREAD, 2 * spread)
-    return max(1.0, spread - _SPREAD_DECREASE)
+    lost = asked - claimed
+    if lost > asked * _MOST_LOST:
+        return min(_MOST_CONTENTION, contention + 1)
+    return max(0, contention - 1) if lost <= asked * _FEW_LOST else contention
+
+
+def contention_pause(contention: int, claim_seconds: float) -> float:
+    """Return how many seconds to wait before the next look."""
+    if not contention:
+        return 0.0
+    longest = min(_LONGEST_CONTENTION_SECONDS, claim_seconds * (1 << contention))
+    return random.uniform(0.0, longest)
 
 
 def _prefetch_goal(one: NameSnapshot, snapshot: Snapshot, contenders: int) -> int:
@@ -238,7 +233,7 @@ def _look(
     if len(demands) > 1:
         return "each" if snapshot.is_contended else "all"
     (only,) = demands
-    is_single = total == 1 and only.free > 0 and snapshot.spread == 1
+    is_single = total == 1 and only.free > 0
     return "first" if is_single and not snapshot.is_isolating else "all"
 
 
@@ -278,7 +273,7 @@ def select_candidates(
     by_name: dict[str, list[C]] = {demand.name: [] for demand in plan.demands}
     for candidate in candidates:
         by_name[candidate.name].append(candidate)
-    chosen = _share_out(_windows(by_name, plan), plan)
+    chosen = _share_out(by_name, plan)
     selection = Selection[C](picked=_picked(chosen, plan), is_contended=is_contended)
     free = {demand.name: demand.free for demand in plan.demands}
     taken = dict.fromkeys(free, 0)
@@ -298,19 +293,6 @@ def select_candidates(
             selection.remaining[demand.name] = left_over
     _select_recovered(selection, recovered, free, is_suspect, may_isolate=plan.may_isolate)
     return selection
-
-
-def _windows(by_name: Mapping[str, Sequence[C]], plan: ClaimPlan) -> Mapping[str, Sequence[C]]:
-    """Pick at random from what was looked at, in the order of the claim; by priority first."""
-    if plan.spread == 1:
-        return by_name
-    windows: dict[str, Sequence[C]] = {}
-    for demand in plan.demands:
-        found = by_name[demand.name]
-        ranked = [(-one.priority, random.random(), index) for index, one in enumerate(found)]
-        picked = sorted(index for _, _, index in sorted(ranked)[: demand.limit])
-        windows[demand.name] = [found[index] for index in picked]
-    return windows
 
 
 def _share_out(by_name: Mapping[str, Sequence[C]], plan: ClaimPlan) -> list[C]:

@@ -9,7 +9,8 @@ from monque_core.scheduler.claim_plan import (
     InstanceSnapshot,
     NameSnapshot,
     Snapshot,
-    next_spread,
+    contention_pause,
+    next_contention,
 )
 from monque_core.scheduler.fairness import Fairness
 from monque_core.scheduler.pauses import Pauses
@@ -33,7 +34,9 @@ class ClaimState:
         self._wakeups = wakeups
         self._fairness = Fairness()
         self._is_contended = False
-        self._spread = 1.0
+        self._contention = 0
+        self.not_before = 0.0
+        """When to look again, by the time of the event loop."""
         self.timings = Timings()
         self.poison_guard = PoisonGuard()
         self.pauses = Pauses()
@@ -69,7 +72,6 @@ class ClaimState:
             instance,
             is_contended=self._is_contended,
             is_isolating=guard.is_isolating(asyncio.get_running_loop().time()),
-            spread=self._spread,
         )
 
     def learn(self, plan: ClaimPlan, result: ClaimResult[Any], seconds: float) -> None:
@@ -79,7 +81,9 @@ class ClaimState:
             self.timings.claimed(len(result.works), seconds)
         self._is_contended = selection.is_contended
         if selection.size and result.error is None:
-            self._spread = next_spread(self._spread, selection.size, len(result.works))
+            self._contention = next_contention(self._contention, selection.size, len(result.works))
+            pause = contention_pause(self._contention, self.timings.claim_seconds)
+            self.not_before = asyncio.get_running_loop().time() + pause
         for name in selection.picked:
             self._fairness.served(name)
         self.poison_guard.looked_at(

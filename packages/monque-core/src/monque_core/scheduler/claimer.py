@@ -100,11 +100,11 @@ class Claimer(Generic[W, C]):
 
     async def _look(self, plan: ClaimPlan) -> tuple[list[C], bool]:
         """Return due candidates, and whether more of several names are due than the plan takes."""
-        now, limits = self._clock.now(), plan.look_limits
+        now, limits = self._clock.now(), plan.limits
         if plan.look == "each":
             found = await self._queue.look_at_each(limits, now)
         else:
-            found = await self._queue.look(list(limits), plan.look_total, now)
+            found = await self._queue.look(list(limits), plan.total, now)
         candidates = self._without_rejected(found)
         # A rejected document has taken the place of the candidate behind it.
         is_incomplete = len(candidates) < len(found)

@@ -144,10 +144,13 @@ class Dispatcher(Loop, Generic[W, C]):
         self._state.publish_demand()
         plan = plan_claim(self._state.snapshot())
         self._low_water.update(plan.low_water)
-        if plan.demands:
-            await self._claim(plan)
-        else:
+        pause = self._state.not_before - asyncio.get_running_loop().time()
+        if not plan.demands:
             await self._wait()
+        elif pause > 0:
+            await self._wakeups.wait(pause)
+        else:
+            await self._claim(plan)
 
     def _poll_if_due(self) -> None:
         now = asyncio.get_running_loop().time()

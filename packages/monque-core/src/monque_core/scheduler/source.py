@@ -49,11 +49,6 @@ class Candidate(Protocol):
         ...
 
     @property
-    def priority(self) -> float:
-        """Return its priority; the highest is claimed first."""
-        ...
-
-    @property
     def interrupted(self) -> bool:
         """Whether a claim of it ended without an outcome, as after a killed process."""
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
@@ -25,7 +25,6 @@ class DueDocument:
 
     id: object
     name: str
-    priority: float = field(default=0, kw_only=True)
 
 
 W = TypeVar("W")

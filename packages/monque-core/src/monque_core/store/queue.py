@@ -56,7 +56,6 @@ class JobQueue(ClaimQueue[AnyJob, JobCandidate]):
     _claim_order = CLAIM_ORDER
     _candidate_fields = {  # noqa: RUF012  # never changed; the base class declares it a class variable
         "name": 1,
-        "priority": 1,
         # Absent from most: the count matters only if it exceeds the failures.
         "claims": {"$cond": [{"$gt": ["$claims", "$failCount"]}, COUNTED_CLAIMS, "$claims"]},
         "failCount": 1,
@@ -119,8 +118,6 @@ class JobQueue(ClaimQueue[AnyJob, JobCandidate]):
         if "claims" in document:
             candidate.claims = _count(document["claims"])
             candidate.failures = _count(document.get("failCount"))
-        if "priority" in document:
-            candidate.priority = _count(document["priority"])
         if "maxRetries" in document and isinstance(document["maxRetries"], int):
             candidate.max_retries = document["maxRetries"]
         return candidate
