@@ -15,6 +15,7 @@ from monque_core.jobs.draft import Limits
 from monque_core.jobs.job import AnyJob
 from monque_core.lifecycle import Lifecycle
 from monque_core.options import MonqueOptions, Options
+from monque_core.process import on_first_signal_async
 from monque_core.producer import Producer
 from monque_core.reactive.task_registry import TaskRegistry
 from monque_core.reactive_admin import ReactiveAdmin
@@ -28,7 +29,6 @@ from monque_core.scheduler.runs import Runs
 from monque_core.scheduler.succession import Instance, Succession
 from monque_core.scheduler.wakeups import Wakeups
 from monque_core.scheduler.workers import Workers
-from monque_core.signals import on_first_signal_async
 from monque_core.store.store import Store
 from monque_core.validation import check_time_limit
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, TypedDict
 from monque_core.clock import Clock, ServerClock, StorableClock
 from monque_core.display import escape
 from monque_core.durations import Duration, to_timedelta
-from monque_core.texts import is_collection_name, is_text
 from monque_core.validation import (
     MILLISECOND,
     check_exact_duration,
     check_flag,
     check_number,
     check_whole_number,
+    is_collection_name,
+    is_text,
     refusal,
     unknown_option,
 )

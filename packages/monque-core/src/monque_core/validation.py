@@ -9,17 +9,17 @@ option of `Monque` or of a reactive task is a `ValueError`, a property of a job 
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeGuard, TypeVar
 
-from bson import ObjectId
+from bson import Code, ObjectId
 
 from monque_core.clock import truncate
 from monque_core.display import brief_repr, suggestion
 from monque_core.durations import to_timedelta
 from monque_core.errors import InvalidJobError
-from monque_core.texts import is_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -33,6 +33,9 @@ LARGEST_INT: Final = 2**31 - 1
 LONGEST_NAME: Final = 255
 _BYTE_ORDER_MARK = "\ufeff"
 """Whitespace to Node."""
+_NOT_IN_A_COLLECTION_NAME = re.compile(
+    r"[$\x00-\x1f\x7f\ud800-\udfff]|^\.|\.$|\.\.|^system\.", re.ASCII
+)
 
 
 class ErrorType(Protocol):
@@ -243,3 +246,21 @@ def _hint(name: object, known: Collection[str]) -> str:
 
 def _in_words(duration: timedelta) -> str:
     return "1 ms" if duration == MILLISECOND else str(duration)
+
+
+def is_text(value: object) -> TypeGuard[str]:
+    """Whether a value is a `str` that BSON stores as text.
+
+    `bson.Code` is a `str` too, is stored as JavaScript code, and equals no text in a query.
+    """
+    return isinstance(value, str) and not isinstance(value, Code)
+
+
+def has_surrogates(text: str) -> bool:
+    """Whether a text holds half of a surrogate pair, which UTF-8 cannot hold."""
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def is_collection_name(value: object) -> TypeGuard[str]:
+    """Whether MongoDB accepts a value as the name of a collection, its length aside."""
+    return is_text(value) and value != "" and not _NOT_IN_A_COLLECTION_NAME.search(value)

@@ -6,8 +6,8 @@ from pymongo.errors import OperationFailure
 from monque_core.cli import options
 from monque_core.cli.checks import PROBLEM, WARNING, CheckResult
 from monque_core.cli.connection import GlobalOptions, connected, run
-from monque_core.cli.examples import examples
-from monque_core.cli.exit_codes import REFUSED
+from monque_core.cli.main import REFUSED
+from monque_core.cli.options import examples
 from monque_core.cli.output import colored, print_json
 from monque_core.display import escape
 from monque_core.errors import MonqueConnectionError

@@ -19,7 +19,7 @@ from monque_core.store.indexes import (
     RETENTION,
     job_indexes,
 )
-from monque_core.store.staleness import stale
+from monque_core.store.stale_jobs import stale
 from monque_core.store.transitions import COUNTED_CLAIMS
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import typer
 
 from monque_core.cli import bulk, options
 from monque_core.cli.connection import GlobalOptions, connected, run
-from monque_core.cli.examples import examples
-from monque_core.cli.exit_codes import REFUSED
+from monque_core.cli.main import REFUSED
+from monque_core.cli.options import examples
 from monque_core.cli.output import first_line, job_record, print_fields, print_json, print_notice
 from monque_core.cli.tables import Fit, print_table
 from monque_core.cli.times import format_relative, format_time

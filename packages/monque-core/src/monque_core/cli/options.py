@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options that several commands share, and the examples below their help."""
 
 from datetime import datetime, timedelta
 from typing import Annotated, Any
@@ -121,6 +121,11 @@ Priority = Annotated[
         "--priority", min=0, help=("Jobs with a higher priority run first; 0 is the lowest.")
     ),
 ]
+
+
+def examples(*lines: str, heading: str = "Examples") -> str:
+    """Return command lines as a block that Typer does not wrap."""
+    return "\b\n" + "\n".join([f"{heading}:", *(f"  $ {line}" for line in lines)])
 
 
 def selector(

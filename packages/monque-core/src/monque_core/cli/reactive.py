@@ -8,8 +8,8 @@ import typer
 
 from monque_core.cli import bulk, options
 from monque_core.cli.connection import Connection, GlobalOptions, connected, leader_of, run
-from monque_core.cli.examples import examples
-from monque_core.cli.exit_codes import REFUSED
+from monque_core.cli.main import REFUSED
+from monque_core.cli.options import examples
 from monque_core.cli.output import (
     confirm,
     first_line,

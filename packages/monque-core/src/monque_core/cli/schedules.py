@@ -7,8 +7,8 @@ import typer
 
 from monque_core.cli import options, times
 from monque_core.cli.connection import GlobalOptions, connected, run
-from monque_core.cli.examples import examples
-from monque_core.cli.exit_codes import REFUSED
+from monque_core.cli.main import REFUSED
+from monque_core.cli.options import examples
 from monque_core.cli.output import confirm, job_record, print_json, print_notice
 from monque_core.cli.payloads import read_payload
 from monque_core.cli.tables import Fit, print_table

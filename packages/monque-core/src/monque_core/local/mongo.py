@@ -14,8 +14,7 @@ from monque_core.errors import MonqueConnectionError, MonqueError
 from monque_core.local import replica_set
 from monque_core.local.binary import find_mongod
 from monque_core.local.guard import Guard
-from monque_core.local.node import Node, PortTakenError
-from monque_core.local.ports import free_port
+from monque_core.local.node import Node, PortTakenError, free_port
 
 if TYPE_CHECKING:
     from types import TracebackType

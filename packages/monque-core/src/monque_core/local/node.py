@@ -1,8 +1,10 @@
-"""One `mongod` process."""
+"""One `mongod` process, and the free port that it listens on."""
 
 from __future__ import annotations
 
+import random
 import signal
+import socket
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -15,13 +17,18 @@ if TYPE_CHECKING:
 
     from monque_core.local.guard import Guard
 
+# Below the ports that systems use for outgoing connections, so that the port of a node stays free
+# until the node is started again.
+_CANDIDATES = range(20000, 32000)
+_ATTEMPTS = 200
+
+_random = random.SystemRandom()
 _START_SECONDS = 60.0
 _STOP_SECONDS = 30.0
 _LOOK_SECONDS = 0.01
 _PORT_TAKEN = 48
 # Windows has no SIGKILL; SIGTERM kills there.
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
-
 _OPTIONS = (
     "--bind_ip=127.0.0.1",
     "--nounixsocket",
@@ -31,6 +38,22 @@ _OPTIONS = (
     # How long a server that is stopped waits for its clients to disconnect, by default 15 s.
     "--setParameter=shutdownTimeoutMillisForSignaledShutdown=100",
 )
+
+
+def free_port() -> int:
+    """Return a port that no program listens on now."""
+    for _ in range(_ATTEMPTS):
+        port = _random.choice(_CANDIDATES)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise MonqueConnectionError(
+        f"no free port found between {_CANDIDATES.start} and {_CANDIDATES.stop} "
+        f"in {_ATTEMPTS} attempts; choose one with LocalMongo(port=...)"
+    )
 
 
 class PortTakenError(MonqueConnectionError):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, 
 
 from monque_core.errors import MonqueError
 from monque_core.monque import Monque
+from monque_core.process import on_first_signal
 from monque_core.registration import Registration
-from monque_core.signals import on_first_signal
 from monque_core.sync.blocking_api import BlockingApi, run_in_place
 from monque_core.sync.loop_owner import LoopOwner
 from monque_core.sync.loop_thread import WaitAbandonedError

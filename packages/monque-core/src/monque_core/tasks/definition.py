@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, Required, TypeAlias, TypedDict
 
+from monque_core.durations import Duration, to_timedelta
 from monque_core.jobs.retry import Exponential, Retry
-from monque_core.tasks.cleanup import Cleanup
 from monque_core.tasks.documents import PLAIN, from_text, to_bytes, to_text
 from monque_core.tasks.filters import check_filter
 from monque_core.tasks.watch import Watch
-from monque_core.texts import is_collection_name, is_text
 from monque_core.validation import (
     check_choice,
     check_duration,
@@ -21,24 +21,48 @@ from monque_core.validation import (
     check_keywords,
     check_name,
     check_whole_number,
+    is_collection_name,
+    is_text,
     refusal,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import timedelta
 
     from bson.codec_options import CodecOptions
 
     from monque_core.durations import Duration
-    from monque_core.tasks.cleanup import CleanupWhen
     from monque_core.tasks.watch import WatchSpec
 
+CleanupWhen: TypeAlias = Literal["deleted", "unmatched", "never"]
+CLEANUP_WHEN: Final[tuple[CleanupWhen, ...]] = ("deleted", "unmatched", "never")
 VersionChange: TypeAlias = Literal["nothing", "failed", "all"]
 VERSION_CHANGES: Final[tuple[VersionChange, ...]] = ("nothing", "failed", "all")
 MAX_WAIT_DEBOUNCES: Final = 10
 _LONGEST_NAMESPACE: Final = 255 - len("_tasks")
 _UNWATCHABLE: Final = ("admin", "config", "local")
+
+
+@dataclass(frozen=True)
+class Cleanup:
+    """Which records are deleted, after no change for `keep_for` (seconds or a `timedelta`).
+
+    "deleted": those whose source document is gone. "unmatched": also those whose document no
+    longer matches the filter. "never": none.
+    """
+
+    when: CleanupWhen = "deleted"
+    keep_for: Duration = timedelta(days=1)
+
+    def __post_init__(self) -> None:
+        """Check the options and convert the duration to a `timedelta`."""
+        check_choice("cleanup.when", self.when, CLEANUP_WHEN)
+        object.__setattr__(self, "keep_for", check_duration("cleanup.keep_for", self.keep_for))
+
+    @property
+    def quiet_time(self) -> timedelta:
+        """Return `keep_for` as a `timedelta`."""
+        return to_timedelta(self.keep_for)
 
 
 @dataclass(frozen=True, kw_only=True)
