@@ -34,7 +34,6 @@ from monque_core.validation import check_time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
     from typing import Self
 
     from monque_core.durations import Duration
@@ -189,12 +188,7 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, Registration, Isola
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     def _add_worker(self, worker: Worker, *, replace: bool) -> None:

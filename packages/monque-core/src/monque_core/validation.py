@@ -31,6 +31,7 @@ MILLISECOND: Final = timedelta(milliseconds=1)
 LARGEST_INT: Final = 2**31 - 1
 """The largest whole number that BSON stores in 32 bits, as Node does."""
 LONGEST_NAME: Final = 255
+LARGEST_JITTER: Final = 0.5
 _BYTE_ORDER_MARK = "\ufeff"
 """Whitespace to Node."""
 _NOT_IN_A_COLLECTION_NAME = re.compile(
@@ -100,10 +101,9 @@ def check_whole_number(
     return value
 
 
-def check_number(
-    name: str, value: object, *, least: float, most: float = math.inf, kind: str = "number"
+def _check_number(
+    name: str, value: object, *, least: float, most: float, kind: str, error: ErrorType
 ) -> float:
-    """Return a finite number within bounds."""
     if (
         isinstance(value, bool)
         or not isinstance(value, (int, float))
@@ -111,13 +111,21 @@ def check_number(
         or value == math.inf
     ):
         span = f"of at least {least}" if most == math.inf else f"between {least} and {most}"
-        raise refusal(name, value, f"a {kind} {span}")
+        raise refusal(name, value, f"a {kind} {span}", error=error)
     return value
 
 
 def check_factor(name: str, value: object) -> float:
     """Return a finite number of at least 1."""
-    return check_number(name, value, least=1, kind="finite number")
+    return _check_number(
+        name, value, least=1, most=math.inf, kind="finite number", error=option_error
+    )
+
+
+def check_share(name: str, value: object, *, error: ErrorType = option_error) -> float:
+    """Return by how much a delay may vary at random, a share of it."""
+    share = _check_number(name, value, least=0, most=LARGEST_JITTER, kind="share", error=error)
+    return float(share)
 
 
 def check_duration(

@@ -19,7 +19,6 @@ from monque_core.validation import check_time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
-    from types import TracebackType
     from typing import Self
 
     from monque_core.durations import Duration
@@ -182,12 +181,7 @@ class SyncMonque(Registration):
         self.start()
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @overload
