@@ -41,7 +41,7 @@ def begin(
     database: Annotated[
         str | None,
         typer.Option(
-            envvar="MONQUE_DATABASE", help=("Database name; by default the one in the URI.")
+            envvar="MONQUE_DATABASE", help="Database name; by default the one in the URI."
         ),
     ] = None,
     collection: Annotated[

@@ -62,7 +62,7 @@ def enqueue(
         typer.Option(
             min=1,
             show_default=False,
-            help=("Maximum number of runs, the first included; by default that of the worker."),
+            help="Maximum number of runs, the first included; by default that of the worker.",
         ),
     ] = None,
     timeout: Annotated[
@@ -101,7 +101,7 @@ def schedule(
     cron: Annotated[
         str,
         typer.Argument(
-            metavar="CRON", help=("Five cron fields in quotes, or a nickname such as @hourly.")
+            metavar="CRON", help="Five cron fields in quotes, or a nickname such as @hourly."
         ),
     ],
     name: JobName,
