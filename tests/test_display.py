@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import unicodedata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from bson import SON
@@ -18,6 +19,7 @@ from monque_core.display import (
     cut,
     escape,
     escape_lines,
+    log,
     suggestion,
     to_json,
 )
@@ -25,6 +27,14 @@ from monque_core.jobs.fields import check_priority, check_timeout, check_unique_
 from monque_core.options import Options
 from monque_core.tasks.selector import TaskSelector
 from monque_core.validation import check_name
+from tests.support.stored import count_by_status
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from pymongo.asynchronous.database import AsyncDatabase
+
+    from monque_core import Job
+
 
 quick = settings(derandomize=True, deadline=None, max_examples=300)
 
@@ -198,3 +208,31 @@ async def test_no_validation_error_of_a_call_is_long_or_fails_itself(db: Any, mo
         with pytest.raises((InvalidJobError, InvalidCronError, ValueError)) as caught:
             await call
         assert len(str(caught.value)) < 800
+
+
+def test_a_message_is_one_line_without_control_characters(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log(logging.WARNING, "one\n\x1b[2Jtwo")
+
+    (record,) = caplog.records
+    assert (record.name, record.getMessage()) == ("monque", r"one\n\x1b[2Jtwo")
+    assert record.exc_info is None
+
+
+async def test_what_a_handler_raises_cannot_forge_a_line_of_the_log(
+    db: AsyncDatabase[dict[str, Any]], caplog: pytest.LogCaptureFixture
+) -> None:
+    monque = Monque(db, max_retries=1)
+
+    @monque.worker("bad")
+    async def fail(job: Job[None]) -> None:
+        raise ValueError("no\nERROR forged \x1b[2J")
+
+    await monque.enqueue("bad", None)
+    async with monque:
+        await eventually(lambda: any("given up" in each for each in caplog.messages))
+
+    (message,) = [each for each in caplog.messages if "given up" in each]
+    assert message.endswith(r"is given up: ValueError: no\nERROR forged \x1b[2J")
+    assert await count_by_status(db) == {"failed": 1}

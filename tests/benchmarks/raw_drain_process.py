@@ -8,7 +8,7 @@ from typing import Any
 
 from pymongo import AsyncMongoClient
 
-from monque_core import event_loop
+from monque_core import process
 from tests.benchmarks import raw, start_barrier
 from tests.benchmarks.worker_app import CONCURRENCY
 
@@ -30,4 +30,4 @@ async def _main(uri: str, database: str, variant: str, batch_size: int) -> None:
 
 if __name__ == "__main__":
     # The same event loop as `monque worker`.
-    event_loop.run(_main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])))
+    process.run(_main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])))

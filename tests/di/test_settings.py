@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from monque_core import JobRetention, MonqueOptions
 from monque_core.testing import MovableClock
 from monque_di import MonqueContainer, lifespan
-from monque_di.settings import Settings
+from monque_di.runtime import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -97,10 +97,10 @@ def test_fail_count_must_be_a_whole_number(fail_count) -> None:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (0, "a duration longer than 0 is expected"),
-        (-1, "a duration longer than 0 is expected"),
-        (timedelta(0), "a duration longer than 0 is expected"),
-        (1e-9, "a duration longer than 0 is expected"),
+        (0, "a duration of at least 0:00:00.000001"),
+        (-1, "a duration of at least 0:00:00.000001"),
+        (timedelta(0), "a duration of at least 0:00:00.000001"),
+        (1e-9, "a duration of at least 0:00:00.000001"),
         (math.nan, "is neither a number of seconds nor a timedelta"),
         (math.inf, "is neither a number of seconds nor a timedelta"),
         (True, "is neither a number of seconds nor a timedelta"),
@@ -116,5 +116,5 @@ def test_durations_must_be_positive_and_finite(name: str, value, reason: str) ->
 
 @pytest.mark.parametrize("jitter", [-0.1, 0.51, math.nan, math.inf, True, "0.1", None])
 def test_jitter_must_be_a_share(jitter) -> None:
-    with pytest.raises(ValueError, match=r"^jitter=.* a share from 0 to 0\.5 is expected"):
+    with pytest.raises(ValueError, match=r"^jitter=.* a share between 0 and 0\.5"):
         backoff_delay(1, 1, DAY, jitter)

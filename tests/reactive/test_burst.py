@@ -6,7 +6,7 @@ import gc
 from typing import TYPE_CHECKING, Any
 
 from monque_core import Monque, ReactiveOptions
-from monque_core.reactive.change_batch import ChangeBatch
+from monque_core.reactive.change_buffer import ChangeBatch
 from tests.support.reactions import note_runs, settle
 from tests.support.tally import Tally
 

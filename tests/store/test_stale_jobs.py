@@ -13,7 +13,7 @@ from pymongo import AsyncMongoClient
 from monque_core import InvalidJobError
 from monque_core.jobs.job import JobStatus
 from monque_core.store.documents import to_document
-from monque_core.store.staleness import is_interval
+from monque_core.store.stale_jobs import is_interval
 from tests.support.commands import CommandLog
 from tests.support.samples import NOW, a_job, a_schedule
 from tests.support.stored import jobs_in, stored, stored_jobs

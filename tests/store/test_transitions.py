@@ -19,7 +19,7 @@ from monque_core.jobs.outcome import (
     Retrying,
 )
 from monque_core.store.driver import Driver
-from monque_core.store.staleness import stale
+from monque_core.store.stale_jobs import stale
 from monque_core.store.transitions import (
     Owner,
     Transition,

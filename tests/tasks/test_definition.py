@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 
 from monque_core.errors import InvalidJobError
 from monque_core.jobs.retry import Exponential, Fixed
-from monque_core.tasks.cleanup import CLEANUP_WHEN, Cleanup
 from monque_core.tasks.definition import (
+    CLEANUP_WHEN,
     VERSION_CHANGES,
+    Cleanup,
+    CleanupWhen,
     Declaration,
     Definition,
     VersionChange,
@@ -354,3 +356,45 @@ def test_the_fingerprint_is_the_same_in_every_process() -> None:
     assert declaration.fingerprint == (
         "48f1fb5ed779e75aab868933be9fdaf232958705fadcf0c25d6100733117d595"
     )
+
+
+def test_records_of_deleted_documents_stay_a_day() -> None:
+    assert Cleanup() == Cleanup("deleted", 86_400) == Cleanup("deleted", timedelta(days=1))
+    assert Cleanup().quiet_time == timedelta(days=1)
+
+
+def test_every_word_of_the_cleanup_is_known() -> None:
+    assert get_args(CleanupWhen) == CLEANUP_WHEN
+
+
+@pytest.mark.parametrize("when", CLEANUP_WHEN)
+@pytest.mark.parametrize("keep_for", [0, 0.5, 3600, timedelta(days=900)])
+def test_each_cleanup_is_accepted(when: CleanupWhen, keep_for: Any) -> None:
+    cleanup = Cleanup(when, keep_for)
+    assert cleanup.when == when
+    assert cleanup.keep_for == cleanup.quiet_time
+    assert isinstance(cleanup.keep_for, timedelta)
+
+
+@pytest.mark.parametrize(
+    ("when", "meant"),
+    [("delete", "deleted"), ("unmatch", "unmatched"), ("Never", "never"), ("gone", None)],
+)
+def test_a_typo_gets_a_hint(when: Any, meant: str | None) -> None:
+    ending = rf"; did you mean '{meant}'\?$" if meant else "'never'$"
+    with pytest.raises(
+        ValueError, match=rf"option cleanup.when='{when}' .* one of 'deleted', .*{ending}"
+    ):
+        Cleanup(when)
+
+
+@pytest.mark.parametrize("when", [None, 1, True, ["deleted"]])
+def test_an_unknown_status_is_refused(when: Any) -> None:
+    with pytest.raises(ValueError, match=r"option cleanup.when=.* one of 'deleted'"):
+        Cleanup(when)
+
+
+@pytest.mark.parametrize("keep_for", [-1, "1d", None, True, float("nan")])
+def test_what_is_no_duration_is_refused(keep_for: Any) -> None:
+    with pytest.raises(ValueError, match=r"option cleanup.keep_for=.* that is not negative"):
+        Cleanup("deleted", keep_for)

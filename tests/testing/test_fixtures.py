@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from monque_core.local.ports import free_port
+from monque_core.local.node import free_port
 from tests.support.tally import Tally
 from tests.support.trial import SETTINGS, Project
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pymongo import AsyncMongoClient
 from pymongo.monitoring import CommandListener
 
-from monque_core import Monque, event_loop
+from monque_core import Monque, process
 from tests.benchmarks import raw
 
 if TYPE_CHECKING:
@@ -197,4 +197,4 @@ def _write(report: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    event_loop.run(_main(Assignment(**json.loads(sys.argv[1]))))
+    process.run(_main(Assignment(**json.loads(sys.argv[1]))))

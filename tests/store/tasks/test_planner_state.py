@@ -13,7 +13,7 @@ from monque_core.errors import LeadershipLostError
 from monque_core.store.driver import Driver
 from monque_core.store.tasks.planner_state import ParkedDocument, PlannerState
 from monque_core.store.tasks.source_collections import LastId
-from monque_core.tasks.cleanup import Cleanup
+from monque_core.tasks.definition import Cleanup
 from tests.support.declarations import a_declaration
 from tests.support.samples import NOW
 

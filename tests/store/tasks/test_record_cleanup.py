@@ -14,8 +14,7 @@ from monque_core.store.driver import Driver
 from monque_core.store.tasks.indexes import task_indexes
 from monque_core.store.tasks.record_cleanup import RecordCleanup
 from monque_core.store.tasks.source_collections import LastId
-from monque_core.tasks.cleanup import Cleanup
-from monque_core.tasks.definition import define
+from monque_core.tasks.definition import Cleanup, define
 from tests.support.commands import CommandLog
 from tests.support.plans import Plans, assert_sorted_by_the_index, assert_tight
 from tests.support.task_bench import NOW, TaskBench

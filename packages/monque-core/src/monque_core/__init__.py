@@ -41,9 +41,9 @@ from monque_core.jobs.job import Job, JobStatus
 from monque_core.jobs.retry import Cron, Exponential, Fixed, Linear, Retry, Series
 from monque_core.jobs.selector import JobSelector
 from monque_core.jobs.views import JobPage, QueueStats, QueueView, QueueWorker
-from monque_core.lazy_exports import lazy_exports
 from monque_core.monque import Monque
 from monque_core.options import JobRetention, MonqueOptions, ReactiveOptions
+from monque_core.package import lazy_exports
 from monque_core.scheduler.workers import Work
 
 if TYPE_CHECKING:
@@ -104,6 +104,6 @@ if not TYPE_CHECKING:
             "monque_core.local": ["LocalMongo"],
             "monque_core.reactive": ["ReactiveTask", "SyncReactiveTask"],
             "monque_core.sync.monque": ["SyncMonque"],
-            "monque_core.version": ["__version__"],
         },
+        distribution="monque-core",
     )

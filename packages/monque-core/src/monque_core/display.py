@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
+import logging
 import reprlib
 import unicodedata
 from typing import TYPE_CHECKING
@@ -16,6 +18,7 @@ _LONGEST_MESSAGE = 300
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode categories that move the cursor, reorder or break lines, or that UTF-8 cannot hold."""
 _LONGEST_TYPO = 100
+logger = logging.getLogger("monque")
 
 
 def escape(text: str) -> str:
@@ -96,3 +99,13 @@ class _Brief(reprlib.Repr):
 
 
 _BRIEF = _Brief()
+
+
+def log(level: int, message: str, error: BaseException | None = None) -> None:
+    """Log a message on one line, and the traceback of an error if it can be formatted."""
+    line = escape(message)
+    try:
+        logger.log(level, "%s", line, exc_info=error)
+    except Exception:  # noqa: BLE001  # a handler may let out what the exception raises
+        with contextlib.suppress(Exception):
+            logger.log(level, "%s", line)

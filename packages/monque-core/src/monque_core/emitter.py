@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyee.asyncio import AsyncIOEventEmitter
 
 from monque_core import events
-from monque_core.display import brief_repr, suggestion
-from monque_core.log import log
+from monque_core.display import brief_repr, log, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

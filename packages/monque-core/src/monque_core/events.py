@@ -37,33 +37,8 @@ LEADER_ACQUIRED: Final = "leader:acquired"
 LEADER_LOST: Final = "leader:lost"
 RECONCILE_START: Final = "reconcile:start"
 RECONCILE_COMPLETE: Final = "reconcile:complete"
-ALL: Final = frozenset(
-    {
-        JOB_START,
-        JOB_COMPLETE,
-        JOB_FAIL,
-        JOB_ERROR,
-        JOB_CANCELLED,
-        JOB_RETRIED,
-        JOB_DELETED,
-        JOBS_CANCELLED,
-        JOBS_RETRIED,
-        JOBS_DELETED,
-        STALE_RECOVERED,
-        CHANGESTREAM_CONNECTED,
-        CHANGESTREAM_CLOSED,
-        CHANGESTREAM_ERROR,
-        CHANGESTREAM_FALLBACK,
-        TASK_START,
-        TASK_COMPLETE,
-        TASK_FAIL,
-        TASK_ERROR,
-        TASK_SKIPPED,
-        LEADER_ACQUIRED,
-        LEADER_LOST,
-        RECONCILE_START,
-        RECONCILE_COMPLETE,
-    }
+ALL: Final[frozenset[str]] = frozenset(
+    value for name, value in list(vars().items()) if name.isupper() and isinstance(value, str)
 )
 
 

@@ -15,6 +15,7 @@ from monque_core.jobs.draft import Limits
 from monque_core.jobs.job import AnyJob
 from monque_core.lifecycle import Lifecycle
 from monque_core.options import MonqueOptions, Options
+from monque_core.process import on_first_signal_async
 from monque_core.producer import Producer
 from monque_core.reactive.task_registry import TaskRegistry
 from monque_core.reactive_admin import ReactiveAdmin
@@ -28,13 +29,11 @@ from monque_core.scheduler.runs import Runs
 from monque_core.scheduler.succession import Instance, Succession
 from monque_core.scheduler.wakeups import Wakeups
 from monque_core.scheduler.workers import Workers
-from monque_core.signals import on_first_signal_async
 from monque_core.store.store import Store
 from monque_core.validation import check_time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
     from typing import Self
 
     from monque_core.durations import Duration
@@ -189,12 +188,7 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, Registration, Isola
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     def _add_worker(self, worker: Worker, *, replace: bool) -> None:

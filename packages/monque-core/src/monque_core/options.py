@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, TypedDict
 from monque_core.clock import Clock, ServerClock, StorableClock
 from monque_core.display import escape
 from monque_core.durations import Duration, to_timedelta
-from monque_core.texts import is_collection_name, is_text
 from monque_core.validation import (
     MILLISECOND,
     check_exact_duration,
     check_flag,
-    check_number,
+    check_share,
     check_whole_number,
+    is_collection_name,
+    is_text,
     refusal,
     unknown_option,
 )
@@ -185,10 +186,6 @@ def _optional_count(name: str, value: object) -> int | None:
     return None if value is None else _count(name, value)
 
 
-def _share(name: str, value: object) -> float:
-    return float(check_number(name, value, least=0, most=0.5, kind="share"))
-
-
 def _instance_id(name: str, value: object) -> str:
     allowed = "a non-blank text of at most 255 characters, none of them a control character"
     if not is_text(value) or not value.strip() or len(value) > 255 or escape(value) != value:
@@ -240,7 +237,7 @@ _CHECKS = {
     "max_retries": _runs,
     "base_retry_interval": _positive_duration,
     "max_backoff_delay": _positive_duration,
-    "retry_jitter": _share,
+    "retry_jitter": check_share,
     "shutdown_timeout": check_exact_duration,
     "worker_concurrency": _count,
     "instance_concurrency": _optional_count,

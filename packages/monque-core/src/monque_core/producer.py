@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from monque_core.clock import ServerClock, adjust
+from monque_core.display import log
 from monque_core.errors import MonqueConnectionError
 from monque_core.jobs.draft import (
     EnqueueManyOptions,
@@ -18,7 +19,6 @@ from monque_core.jobs.draft import (
     draft_schedule,
 )
 from monque_core.jobs.fields import check_unique_key
-from monque_core.log import log
 from monque_core.store.handles import native_session
 from monque_core.validation import check_name, check_time_limit
 

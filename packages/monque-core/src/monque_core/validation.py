@@ -9,17 +9,17 @@ option of `Monque` or of a reactive task is a `ValueError`, a property of a job 
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeGuard, TypeVar
 
-from bson import ObjectId
+from bson import Code, ObjectId
 
 from monque_core.clock import truncate
 from monque_core.display import brief_repr, suggestion
 from monque_core.durations import to_timedelta
 from monque_core.errors import InvalidJobError
-from monque_core.texts import is_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -31,8 +31,12 @@ MILLISECOND: Final = timedelta(milliseconds=1)
 LARGEST_INT: Final = 2**31 - 1
 """The largest whole number that BSON stores in 32 bits, as Node does."""
 LONGEST_NAME: Final = 255
+LARGEST_JITTER: Final = 0.5
 _BYTE_ORDER_MARK = "\ufeff"
 """Whitespace to Node."""
+_NOT_IN_A_COLLECTION_NAME = re.compile(
+    r"[$\x00-\x1f\x7f\ud800-\udfff]|^\.|\.$|\.\.|^system\.", re.ASCII
+)
 
 
 class ErrorType(Protocol):
@@ -97,10 +101,9 @@ def check_whole_number(
     return value
 
 
-def check_number(
-    name: str, value: object, *, least: float, most: float = math.inf, kind: str = "number"
+def _check_number(
+    name: str, value: object, *, least: float, most: float, kind: str, error: ErrorType
 ) -> float:
-    """Return a finite number within bounds."""
     if (
         isinstance(value, bool)
         or not isinstance(value, (int, float))
@@ -108,13 +111,21 @@ def check_number(
         or value == math.inf
     ):
         span = f"of at least {least}" if most == math.inf else f"between {least} and {most}"
-        raise refusal(name, value, f"a {kind} {span}")
+        raise refusal(name, value, f"a {kind} {span}", error=error)
     return value
 
 
 def check_factor(name: str, value: object) -> float:
     """Return a finite number of at least 1."""
-    return check_number(name, value, least=1, kind="finite number")
+    return _check_number(
+        name, value, least=1, most=math.inf, kind="finite number", error=option_error
+    )
+
+
+def check_share(name: str, value: object, *, error: ErrorType = option_error) -> float:
+    """Return by how much a delay may vary at random, a share of it."""
+    share = _check_number(name, value, least=0, most=LARGEST_JITTER, kind="share", error=error)
+    return float(share)
 
 
 def check_duration(
@@ -243,3 +254,21 @@ def _hint(name: object, known: Collection[str]) -> str:
 
 def _in_words(duration: timedelta) -> str:
     return "1 ms" if duration == MILLISECOND else str(duration)
+
+
+def is_text(value: object) -> TypeGuard[str]:
+    """Whether a value is a `str` that BSON stores as text.
+
+    `bson.Code` is a `str` too, is stored as JavaScript code, and equals no text in a query.
+    """
+    return isinstance(value, str) and not isinstance(value, Code)
+
+
+def has_surrogates(text: str) -> bool:
+    """Whether a text holds half of a surrogate pair, which UTF-8 cannot hold."""
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def is_collection_name(value: object) -> TypeGuard[str]:
+    """Whether MongoDB accepts a value as the name of a collection, its length aside."""
+    return is_text(value) and value != "" and not _NOT_IN_A_COLLECTION_NAME.search(value)

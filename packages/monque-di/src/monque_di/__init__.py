@@ -15,6 +15,7 @@ This package uses only the public API of `monque_core`.
 
 from typing import TYPE_CHECKING
 
+from monque_core.package import lazy_exports
 from monque_di.connection import resolve_database
 from monque_di.container import MonqueContainer
 from monque_di.decorators import cron, job, job_controller
@@ -44,11 +45,4 @@ __all__ = [
 if TYPE_CHECKING:
     __version__: str
 else:
-
-    def __getattr__(name: str) -> str:
-        """Return `__version__`, for which reading the metadata takes some milliseconds."""
-        if name != "__version__":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from monque_core.version import installed_version  # noqa: PLC0415  # as above
-
-        return installed_version("monque-di")
+    __getattr__ = lazy_exports(__name__, {}, distribution="monque-di")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dependency_injector import providers
 
 from monque_core import MonqueError
-from monque_core.signals import on_first_signal_async
+from monque_core.process import on_first_signal_async
 from monque_di.provider_index import container_chain
 from monque_di.resource import MonqueResource
 from monque_di.task_context import is_async_result, run_to_completion

@@ -1,14 +1,24 @@
-"""The start and stop of a `Monque` inside a container."""
+"""The options of a `MonqueContainer`, and the start and stop of its `Monque`."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
 
 from pymongo import AsyncMongoClient
 
-from monque_core import Monque, MonqueConnectionError, MonqueError, events
+from monque_core import (
+    JobRetention,
+    Monque,
+    MonqueConnectionError,
+    MonqueError,
+    MonqueOptions,
+    events,
+)
+from monque_core.validation import check_flag, unknown_option
 from monque_di.building import provide
 from monque_di.connection import resolve_database
 from monque_di.discovery import Discovery
@@ -16,7 +26,6 @@ from monque_di.errors import WiringError
 from monque_di.provider_index import root_container
 from monque_di.registry import Registry
 from monque_di.resource import depends_on_monque
-from monque_di.settings import Settings
 from monque_di.workers import Workers
 
 if TYPE_CHECKING:
@@ -24,7 +33,37 @@ if TYPE_CHECKING:
 
     from monque_di.service import InstanceSlot
 
+_OWN = ("enabled", "process_jobs")
+
 logger = logging.getLogger("monque.di")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The container's own options, and the options that it passes to `Monque`."""
+
+    enabled: bool = True
+    process_jobs: bool = True
+    options: MonqueOptions = field(default_factory=MonqueOptions)
+
+    @classmethod
+    def parse(cls, given: object) -> Settings:
+        """Check all names and our own values; `Monque` checks the rest."""
+        if given is None:
+            given = {}
+        if not isinstance(given, Mapping):
+            raise TypeError(
+                f"options must be a dict or a Configuration provider, not {type(given).__name__}"
+            )
+        known = [*_OWN, *MonqueOptions.__annotations__]
+        for name in given:
+            if name not in known:
+                raise unknown_option(name, known)
+        options: dict[str, Any] = {name: given[name] for name in given if name not in _OWN}
+        if isinstance(options.get("job_retention"), Mapping):
+            options["job_retention"] = JobRetention(**options["job_retention"])
+        enabled, process_jobs = (check_flag(name, given.get(name, True)) for name in _OWN)
+        return cls(enabled, process_jobs, cast("MonqueOptions", options))
 
 
 @asynccontextmanager

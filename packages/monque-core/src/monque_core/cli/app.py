@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
+from monque_core import __version__
 from monque_core.cli import doctor, jobs, local, reactive, schedules, stats, top, worker
 from monque_core.cli.connection import GlobalOptions
-from monque_core.cli.examples import examples
-from monque_core.version import __version__
+from monque_core.cli.options import examples
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -41,7 +41,7 @@ def begin(
     database: Annotated[
         str | None,
         typer.Option(
-            envvar="MONQUE_DATABASE", help=("Database name; by default the one in the URI.")
+            envvar="MONQUE_DATABASE", help="Database name; by default the one in the URI."
         ),
     ] = None,
     collection: Annotated[

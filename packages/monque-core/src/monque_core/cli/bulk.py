@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import typer
 
 from monque_core.cli.connection import connected
-from monque_core.cli.exit_codes import REFUSED
+from monque_core.cli.main import REFUSED
 from monque_core.cli.output import confirm, print_json, print_notice
 from monque_core.errors import JobStateError
 from monque_core.events import JOB_CANCELLED

@@ -17,7 +17,7 @@ from monque_core.monque import Monque
 from monque_core.store.driver import Driver
 from monque_core.store.leases import Leases
 from monque_core.store.listing import selected
-from monque_core.texts import has_surrogates
+from monque_core.validation import has_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine

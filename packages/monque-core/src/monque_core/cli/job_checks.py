@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from monque_core.cli.checks import OK, PROBLEM, WARNING, CheckResult, check
+from monque_core.cli.doctor import CheckResult, check, ok, problem, warning
 from monque_core.cli.schedules import UNCLAIMED_AFTER
 from monque_core.cli.times import format_duration, format_time
 from monque_core.jobs.job import JobStatus
@@ -19,7 +19,7 @@ from monque_core.store.indexes import (
     RETENTION,
     job_indexes,
 )
-from monque_core.store.staleness import stale
+from monque_core.store.stale_jobs import stale
 from monque_core.store.transitions import COUNTED_CLAIMS
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pymongo import IndexModel
     from pymongo.asynchronous.collection import AsyncCollection
 
-    from monque_core.cli.checks import Check, Database
+    from monque_core.cli.doctor import Check, Database
 
 _INDEX_PREFIX = "monque_py_"
 _UNUSED_FOR = timedelta(days=7)
@@ -50,20 +50,12 @@ async def check_indexes(db: Database, collection: str) -> list[CheckResult]:
     """Check that all indexes exist with the right definition."""
     if collection not in await db.list_collection_names(filter={"name": collection}):
         message = f"the collection {collection!r} does not exist in {db.name!r}"
-        return [
-            CheckResult(
-                WARNING,
-                "indexes",
-                message,
-                ("if it should exist, check --database and --collection"),
-            )
-        ]
+        return [warning(message, ("if it should exist, check --database and --collection"))]
     wanted = job_indexes(retention=False)
-    return await check_index_definitions("indexes", db[collection], wanted, _CREATE_INDEXES)
+    return await check_index_definitions(db[collection], wanted, _CREATE_INDEXES)
 
 
 async def check_index_definitions(
-    subject: str,
     collection: AsyncCollection[dict[str, Any]],
     indexes: Sequence[IndexModel],
     advice: str,
@@ -75,14 +67,14 @@ async def check_index_definitions(
         name = wanted["name"]
         found, where = stored.get(name), f"{name} of {collection.name}"
         if found is None:
-            results.append(CheckResult(PROBLEM, subject, f"{where} is missing", advice))
+            results.append(problem(f"{where} is missing", advice))
         elif _definition(found) != _definition(wanted):
             message = f"{where} has a different definition"
-            results.append(CheckResult(PROBLEM, subject, message, f"drop it, then {advice}"))
+            results.append(problem(message, f"drop it, then {advice}"))
     if results:
         return results
     ours = sum(name.startswith(_INDEX_PREFIX) for name in stored)
-    return [CheckResult(OK, subject, f"all {ours} of {collection.name} exist")]
+    return [ok(f"all {ours} of {collection.name} exist")]
 
 
 def _definition(index: dict[str, Any]) -> tuple[object, ...]:
@@ -107,9 +99,7 @@ async def check_index_use(db: Database, collection: str) -> list[CheckResult]:
         since[name] = min(since.get(name, accesses["since"]), accesses["since"])
     now = await server_now(db)
     results = [
-        CheckResult(
-            WARNING,
-            "index use",
+        warning(
             f"{name} has not been used since {format_time(since[name])}",
             "it slows down every write: drop it if nobody needs it",
         )
@@ -124,7 +114,7 @@ async def check_index_use(db: Database, collection: str) -> list[CheckResult]:
         for name in sorted(uses)
         if _INDEX_PREFIX in name
     )
-    return results or [CheckResult(OK, "index use", counts or "no statistics")]
+    return results or [ok(counts or "no statistics")]
 
 
 @check("retention")
@@ -134,9 +124,7 @@ async def check_retention(db: Database, collection: str) -> list[CheckResult]:
     if not stored:
         return []
     if RETENTION in stored:
-        return [
-            CheckResult(OK, "retention", ("finished jobs are deleted after the retention period"))
-        ]
+        return [ok("finished jobs are deleted after the retention period")]
     active = sum(
         [
             await db[collection].count_documents(part, hint=index, maxTimeMS=QUERY_LIMIT_MS)
@@ -146,12 +134,12 @@ async def check_retention(db: Database, collection: str) -> list[CheckResult]:
     finished = max(0, await db[collection].estimated_document_count() - active)
     message = f"about {finished} finished job(s) are stored, and none is deleted automatically"
     if finished < _MANY_FINISHED:
-        return [CheckResult(OK, "retention", message)]
+        return [ok(message)]
     advice = (
         "set job_retention on the workers; to delete some now: "
         "monque jobs delete --status completed --older-than 30d"
     )
-    return [CheckResult(WARNING, "retention", message, advice)]
+    return [warning(message, advice)]
 
 
 @check("instances")
@@ -159,9 +147,9 @@ async def check_instances(db: Database, collection: str) -> list[CheckResult]:
     """Check that an instance is alive."""
     alive = await living_instances(db, collection)
     if alive:
-        return [CheckResult(OK, "instances", f"{alive} alive")]
+        return [ok(f"{alive} alive")]
     advice = "start one: monque worker MODULE:ATTRIBUTE"
-    return [CheckResult(WARNING, "instances", "no worker is alive", advice)]
+    return [warning("no worker is alive", advice)]
 
 
 async def living_instances(db: Database, collection: str) -> int:
@@ -177,13 +165,13 @@ async def check_stale_jobs(db: Database, collection: str) -> list[CheckResult]:
     condition = stale(intervals, await server_now(db), Options().lock_timeout)
     count = await db[collection].count_documents(condition, maxTimeMS=QUERY_LIMIT_MS)
     if not count:
-        return [CheckResult(OK, "stale jobs", "none")]
+        return [ok("none")]
     message = f"{count} job(s) are claimed by instances that send no heartbeats"
     if await living_instances(db, collection):
         advice = "a live instance recovers them within one heartbeat interval; check again"
-        return [CheckResult(WARNING, "stale jobs", message, advice)]
+        return [warning(message, advice)]
     advice = "start a worker, which recovers them"
-    return [CheckResult(PROBLEM, "stale jobs", f"{message}, and no instance is alive", advice)]
+    return [problem(f"{message}, and no instance is alive", advice)]
 
 
 @check("poison jobs")
@@ -210,11 +198,11 @@ async def check_poison_jobs(db: Database, collection: str) -> list[CheckResult]:
     results = []
     if suspects:
         message = f"interrupted {_MANY_INTERRUPTIONS} times or more: {top_counts(suspects)}"
-        results.append(CheckResult(WARNING, "poison jobs", message, advice))
+        results.append(warning(message, advice))
     if given_up:
         message = f"failed for good after their process died repeatedly: {top_counts(given_up)}"
-        results.append(CheckResult(PROBLEM, "poison jobs", message, advice))
-    return results or [CheckResult(OK, "poison jobs", "none")]
+        results.append(problem(message, advice))
+    return results or [ok("none")]
 
 
 @check("overdue jobs")
@@ -227,10 +215,10 @@ async def check_overdue_jobs(db: Database, collection: str) -> list[CheckResult]
         {**PENDING, "nextRunAt": {"$lt": limit}, "repeatInterval": {"$not": {"$gt": ""}}},
     )
     if not overdue:
-        return [CheckResult(OK, "overdue jobs", "none")]
+        return [ok("none")]
     message = f"due for more than {format_duration(UNCLAIMED_AFTER)}: {top_counts(overdue)}"
     advice = "start more workers; if a count never shrinks, no worker handles that name"
-    return [CheckResult(WARNING, "overdue jobs", message, advice)]
+    return [warning(message, advice)]
 
 
 @check("schedules")
@@ -242,10 +230,10 @@ async def check_schedules(db: Database, collection: str) -> list[CheckResult]:
     if not unclaimed:
         active = {**RECURRING, "status": {"$in": list(JobStatus.ACTIVE)}}
         count = await db[collection].count_documents(active, maxTimeMS=QUERY_LIMIT_MS)
-        return [CheckResult(OK, "schedules", f"{count}, none overdue")]
+        return [ok(f"{count}, none overdue")]
     message = f"overdue, and no worker claims them: {top_counts(unclaimed)}"
     advice = "start a worker that handles the name, or remove it with monque unschedule NAME"
-    return [CheckResult(PROBLEM, "schedules", message, advice)]
+    return [problem(message, advice)]
 
 
 async def _names(db: Database, collection: str, condition: dict[str, Any]) -> dict[str, int]:

@@ -9,8 +9,8 @@ import typer
 
 from monque_core.cli import bulk, options
 from monque_core.cli.connection import GlobalOptions, connected, run
-from monque_core.cli.examples import examples
-from monque_core.cli.exit_codes import REFUSED
+from monque_core.cli.main import REFUSED
+from monque_core.cli.options import examples
 from monque_core.cli.output import first_line, job_record, print_fields, print_json, print_notice
 from monque_core.cli.tables import Fit, print_table
 from monque_core.cli.times import format_relative, format_time
@@ -166,32 +166,37 @@ def cancel(
     run(bulk.perform(GlobalOptions.of(context), action, choice, yes=yes, as_json=as_json))
 
 
-@app.command(
-    epilog=examples(
-        "monque jobs retry 66f2a1c5e4b0a1b2c3d4e5f6",
-        "monque jobs retry --status failed --newer-than 1h --yes",
-    )
-)
-def retry(
-    context: typer.Context,
-    ids: Ids = None,
-    name: options.Name = None,
-    status: options.Statuses = None,
-    older_than: options.OlderThan = None,
-    newer_than: options.NewerThan = None,
-    everything: Everything = False,
-    yes: options.Yes = False,
-    as_json: options.Json = False,
-) -> None:
+def _add_bulk_action(action: bulk.Action, description: str, *lines: str) -> None:
+    """Add a command for an action that needs nothing but the jobs."""
+
+    @app.command(action.verb, help=description, epilog=examples(*lines))
+    def _(
+        context: typer.Context,
+        ids: Ids = None,
+        name: options.Name = None,
+        status: options.Statuses = None,
+        older_than: options.OlderThan = None,
+        newer_than: options.NewerThan = None,
+        everything: Everything = False,
+        yes: options.Yes = False,
+        as_json: options.Json = False,
+    ) -> None:
+        chosen = options.selector(name, status, older_than, newer_than)
+        choice = bulk.Selection.of(action, ids, chosen, everything=everything)
+        run(bulk.perform(GlobalOptions.of(context), action, choice, yes=yes, as_json=as_json))
+
+
+_add_bulk_action(
+    bulk.RETRY,
     """Retry failed or cancelled jobs.
 
     They become pending with their full number of runs. A job that was cancelled before its due time
     keeps that time; every other job is due now. A retry of many jobs spreads them over some
     seconds, and skips jobs whose unique key is in use again.
-    """
-    chosen = options.selector(name, status, older_than, newer_than)
-    choice = bulk.Selection.of(bulk.RETRY, ids, chosen, everything=everything)
-    run(bulk.perform(GlobalOptions.of(context), bulk.RETRY, choice, yes=yes, as_json=as_json))
+    """,
+    "monque jobs retry 66f2a1c5e4b0a1b2c3d4e5f6",
+    "monque jobs retry --status failed --newer-than 1h --yes",
+)
 
 
 @app.command(
@@ -222,27 +227,12 @@ def reschedule(
     run(bulk.perform(GlobalOptions.of(context), action, choice, yes=yes, as_json=as_json))
 
 
-@app.command(
-    epilog=examples(
-        "monque jobs delete 66f2a1c5e4b0a1b2c3d4e5f6",
-        "monque jobs delete --status completed --older-than 30d",
-    )
-)
-def delete(
-    context: typer.Context,
-    ids: Ids = None,
-    name: options.Name = None,
-    status: options.Statuses = None,
-    older_than: options.OlderThan = None,
-    newer_than: options.NewerThan = None,
-    everything: Everything = False,
-    yes: options.Yes = False,
-    as_json: options.Json = False,
-) -> None:
+_add_bulk_action(
+    bulk.DELETE,
     """Delete jobs in any status.
 
     Deleting a running job cancels its run.
-    """
-    chosen = options.selector(name, status, older_than, newer_than)
-    choice = bulk.Selection.of(bulk.DELETE, ids, chosen, everything=everything)
-    run(bulk.perform(GlobalOptions.of(context), bulk.DELETE, choice, yes=yes, as_json=as_json))
+    """,
+    "monque jobs delete 66f2a1c5e4b0a1b2c3d4e5f6",
+    "monque jobs delete --status completed --older-than 30d",
+)

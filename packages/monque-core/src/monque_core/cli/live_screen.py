@@ -22,7 +22,6 @@ from monque_core.jobs.job import JobStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
     from rich.console import RenderableType
 
@@ -45,12 +44,7 @@ class LiveScreen:
         self._live.start()
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._live.stop()
 
     def show(self, seen: QueueSnapshot, before: QueueSnapshot | None) -> None:

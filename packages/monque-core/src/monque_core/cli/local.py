@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from monque_core.cli.connection import GlobalOptions
-from monque_core.cli.examples import examples
+from monque_core.cli.options import examples
 from monque_core.cli.output import print_notice
-from monque_core.cli.stop_signals import stop_requests
 from monque_core.local import LocalMongo
+from monque_core.process import stop_requests
 
 
 def add_to(app: typer.Typer) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from pymongo.errors import ConfigurationError, ConnectionFailure, PyMongoError
 
-from monque_core.cli.exit_codes import NO_CONNECTION, REFUSED, USAGE
 from monque_core.display import escape_lines
 from monque_core.errors import (
     AggregationTimeoutError,
@@ -17,6 +16,10 @@ from monque_core.errors import (
     MonqueError,
 )
 
+REFUSED: Final = 1
+"""Not found, not possible in the current state, or not confirmed."""
+USAGE: Final = 2
+NO_CONNECTION: Final = 3
 _NO_EXTRA = "the monque command needs typer and rich: pip install 'monque-core[cli]'"
 
 

@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options that several commands share, and the examples below their help."""
 
 from datetime import datetime, timedelta
 from typing import Annotated, Any
@@ -11,116 +11,100 @@ from monque_core.errors import InvalidJobError
 from monque_core.jobs.selector import JobSelector
 from monque_core.tasks.selector import TaskSelector
 
-Name = Annotated[
-    str | None, typer.Option("--name", show_default=False, help="Only jobs with this name.")
-]
+
+def _optional(flag: str, text: str, **details: Any) -> Any:
+    """Return an option whose default, none, is not shown."""
+    return typer.Option(flag, show_default=False, help=text, **details)
+
+
+Name = Annotated[str | None, _optional("--name", "Only jobs with this name.")]
 Statuses = Annotated[
     list[str] | None,
-    typer.Option(
+    _optional(
         "--status",
-        metavar="STATUS",
-        show_default=False,
-        help="Only jobs in this status: pending, processing, completed, failed or cancelled; "
+        "Only jobs in this status: pending, processing, completed, failed or cancelled; "
         "repeatable.",
+        metavar="STATUS",
     ),
 ]
 OlderThan = Annotated[
     times.Age | None,
-    typer.Option(
+    _optional(
         "--older-than",
+        "Only jobs created longer ago than this (7d, 36h, 90m), or before this time.",
         parser=times.parse_age,
         metavar="AGE",
-        show_default=False,
-        help="Only jobs created longer ago than this (7d, 36h, 90m), or before this time.",
     ),
 ]
 NewerThan = Annotated[
     times.Age | None,
-    typer.Option(
+    _optional(
         "--newer-than",
+        "Only jobs created more recently than this, or after this time.",
         parser=times.parse_age,
         metavar="AGE",
-        show_default=False,
-        help="Only jobs created more recently than this, or after this time.",
     ),
 ]
-TaskName = Annotated[
-    str | None, typer.Option("--name", show_default=False, help="Only records of this task.")
-]
+TaskName = Annotated[str | None, _optional("--name", "Only records of this task.")]
 Source = Annotated[
-    str | None,
-    typer.Option(
-        "--collection",
-        show_default=False,
-        help="Only records of documents in this collection.",
-    ),
+    str | None, _optional("--collection", "Only records of documents in this collection.")
 ]
 TaskStatuses = Annotated[
     list[str] | None,
-    typer.Option(
+    _optional(
         "--status",
-        metavar="STATUS",
-        show_default=False,
-        help="Only records in this status: pending, processing, processing_dirty, completed or "
+        "Only records in this status: pending, processing, processing_dirty, completed or "
         "failed; repeatable.",
+        metavar="STATUS",
     ),
 ]
 SourceId = Annotated[
     str | None,
-    typer.Option(
+    _optional(
         "--source-id",
+        "Only records of the document with this _id, as MongoDB Extended JSON.",
         metavar="JSON",
-        show_default=False,
-        help="Only records of the document with this _id, as MongoDB Extended JSON.",
     ),
 ]
-Error = Annotated[
-    str | None,
-    typer.Option(
-        "--error", show_default=False, help=("Only records whose last error contains this.")
-    ),
-]
+Error = Annotated[str | None, _optional("--error", "Only records whose last error contains this.")]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Maximum number of rows.")]
 Cursor = Annotated[
-    str | None,
-    typer.Option(
-        "--cursor", show_default=False, help="Continue after the page that printed this cursor."
-    ),
+    str | None, _optional("--cursor", "Continue after the page that printed this cursor.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")]
 RunAt = Annotated[
     datetime | None,
-    typer.Option(
+    _optional(
         "--run-at",
+        "Due time, for example 2030-01-31T09:00Z.",
         parser=times.parse_time,
         metavar="TIME",
-        show_default=False,
-        help="Due time, for example 2030-01-31T09:00Z.",
     ),
 ]
 Delay = Annotated[
     timedelta | None,
-    typer.Option(
+    _optional(
         "--delay",
+        "Due this long from now, for example 15m.",
         parser=times.parse_duration,
         metavar="DURATION",
-        show_default=False,
-        help="Due this long from now, for example 15m.",
     ),
 ]
 UniqueKey = Annotated[
-    str | None,
-    typer.Option(
-        "--unique-key", show_default=False, help=("At most one active job can have this key.")
-    ),
+    str | None, _optional("--unique-key", "At most one active job can have this key.")
 ]
 Priority = Annotated[
     int,
     typer.Option(
-        "--priority", min=0, help=("Jobs with a higher priority run first; 0 is the lowest.")
+        "--priority", min=0, help="Jobs with a higher priority run first; 0 is the lowest."
     ),
 ]
+
+
+def examples(*lines: str, heading: str = "Examples") -> str:
+    """Return command lines as a block that Typer does not wrap."""
+    return "\b\n" + "\n".join([f"{heading}:", *(f"  $ {line}" for line in lines)])
 
 
 def selector(
@@ -141,19 +125,23 @@ def selector(
         raise typer.BadParameter(str(error)) from None
 
 
-def task_selector(
+def task_criteria(
     name: str | None,
     collection: str | None,
     statuses: list[str] | None,
     source_id: str | None,
     error: str | None,
-) -> TaskSelector:
-    """Return the selector of the options for task records."""
-    chosen: Any = statuses or None
-    document = None if source_id is None else read_source_id(source_id)
+) -> dict[str, Any]:
+    """Return the options that select task records as arguments of the methods of `Monque`."""
+    criteria: dict[str, Any] = {
+        "name": name,
+        "collection": collection,
+        "status": statuses or None,
+        "source_id": None if source_id is None else read_source_id(source_id),
+        "error": error,
+    }
     try:
-        return TaskSelector(
-            name=name, collection=collection, status=chosen, source_id=document, error=error
-        )
+        TaskSelector(**criteria)
     except ValueError as problem:
         raise typer.BadParameter(str(problem)) from None
+    return criteria

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from monque_core.cli.exit_codes import REFUSED
+from monque_core.cli.main import REFUSED
 from monque_core.cli.payloads import to_extended_json
 from monque_core.display import escape, to_json
 from monque_core.jobs.job import JobStatus

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from monque_core.cli import bulk, options
-from monque_core.cli.connection import Connection, GlobalOptions, connected, leader_of, run
-from monque_core.cli.examples import examples
-from monque_core.cli.exit_codes import REFUSED
+from monque_core.cli.connection import GlobalOptions, connected, leader_of, run
+from monque_core.cli.main import REFUSED
+from monque_core.cli.options import examples
 from monque_core.cli.output import (
     confirm,
     first_line,
@@ -25,7 +25,6 @@ from monque_core.cli.times import format_duration, format_relative, format_time
 from monque_core.display import escape, to_json
 from monque_core.errors import InvalidJobError, MonqueConnectionError, MonqueError
 from monque_core.tasks.record import TaskRecord, TaskStatus
-from monque_core.tasks.selector import TaskSelector
 from monque_core.tasks.views import ReactiveStats, ReactiveTaskStats
 
 STATS_HEADINGS = (
@@ -69,17 +68,20 @@ def list_records(
 
     There is one record for each task and document.
     """
-    chosen = options.task_selector(name, collection, status, source_id, error)
+    chosen = options.task_criteria(name, collection, status, source_id, error)
     run(_list(GlobalOptions.of(context), chosen, limit, cursor, as_json=as_json))
 
 
 async def _list(
-    settings: GlobalOptions, chosen: TaskSelector, limit: int, cursor: str | None, *, as_json: bool
+    settings: GlobalOptions,
+    chosen: dict[str, Any],
+    limit: int,
+    cursor: str | None,
+    *,
+    as_json: bool,
 ) -> None:
     async with connected(settings) as connection:
-        page = await connection.monque.get_reactive_tasks(
-            **_choice(chosen), limit=limit, cursor=cursor
-        )
+        page = await connection.monque.get_reactive_tasks(**chosen, limit=limit, cursor=cursor)
         now = connection.now()
     if as_json:
         tasks = [task_record(task) for task in page.tasks]
@@ -213,8 +215,8 @@ def retry(
 
     They get their full number of attempts. A task that is running now runs again afterwards.
     """
-    chosen = options.task_selector(name, collection, status, source_id, error)
-    if chosen == TaskSelector() and not everything:
+    chosen = options.task_criteria(name, collection, status, source_id, error)
+    if not everything and all(criterion is None for criterion in chosen.values()):
         raise typer.BadParameter(
             "select the records to retry: give --name, --collection, --status, --source-id, "
             "--error or --all"
@@ -225,28 +227,11 @@ def retry(
     )
 
 
-async def _retry(settings: GlobalOptions, chosen: TaskSelector, *, yes: bool) -> int:
+async def _retry(settings: GlobalOptions, chosen: dict[str, Any], *, yes: bool) -> int:
     async with connected(settings) as connection:
-        if not yes:
-            await _confirm(connection, chosen)
-        return await connection.monque.retry_reactive_tasks(**_choice(chosen), everything=True)
-
-
-async def _confirm(connection: Connection, chosen: TaskSelector) -> None:
-    count = await connection.monque.count_reactive_tasks(**_choice(chosen))
-    if count:
-        confirm(f"retry {bulk.counted(count, 'record')}?")
-
-
-def _choice(chosen: TaskSelector) -> dict[str, Any]:
-    """Return a selector as keyword arguments."""
-    return {
-        "name": chosen.name,
-        "collection": chosen.collection,
-        "status": chosen.status,
-        "source_id": chosen.source_id,
-        "error": chosen.error,
-    }
+        if not yes and (count := await connection.monque.count_reactive_tasks(**chosen)):
+            confirm(f"retry {bulk.counted(count, 'record')}?")
+        return await connection.monque.retry_reactive_tasks(**chosen, everything=True)
 
 
 @app.command(epilog=examples("monque reactive reconcile invoice"))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pymongo.errors import OperationFailure
 
-from monque_core.cli.checks import OK, PROBLEM, WARNING, CheckResult, check
 from monque_core.cli.connection import leader_of
+from monque_core.cli.doctor import CheckResult, check, ok, problem, warning
 from monque_core.cli.job_checks import (
     QUERY_LIMIT_MS,
     check_index_definitions,
@@ -19,6 +20,7 @@ from monque_core.cli.job_checks import (
 )
 from monque_core.cli.schedules import UNCLAIMED_AFTER
 from monque_core.cli.times import format_duration, format_time
+from monque_core.display import cut
 from monque_core.store.driver import Driver
 from monque_core.store.tasks.documents import records_name
 from monque_core.store.tasks.indexes import task_indexes
@@ -27,10 +29,13 @@ from monque_core.store.tasks.transitions import DIED, due
 from monque_core.tasks.record import TaskStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
+    from datetime import datetime
 
-    from monque_core.cli.checks import Check, Database
+    from monque_core.cli.doctor import Check, Database
     from monque_core.store.tasks.declarations import DeclaredTask
+
+    TaskCheck: TypeAlias = "Callable[[Planned], Awaitable[list[CheckResult]]]"
 
 _LONG_RECONCILIATION = timedelta(hours=1)
 _LONGEST_REASON = 200
@@ -41,9 +46,30 @@ def _planner_state(db: Database, collection: str) -> PlannerState:
     return PlannerState(Driver(db).collection(f"{collection}_meta"))
 
 
-async def _active_tasks(db: Database, collection: str) -> list[DeclaredTask]:
-    """Return the tasks that an instance declares, or recently declared."""
-    return await _planner_state(db, collection).declarations(await server_now(db))
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The tasks that an instance declares, or recently declared, and where they are stored."""
+
+    db: Database
+    collection: str
+    state: PlannerState
+    now: datetime
+    tasks: Sequence[DeclaredTask]
+
+
+def check_tasks(subject: str) -> Callable[[TaskCheck], Check]:
+    """Name the subject of a check that is left out while there are no tasks."""
+
+    def wrap(run: TaskCheck) -> Check:
+        @check(subject)
+        async def run_if_any(db: Database, collection: str) -> list[CheckResult]:
+            state, now = _planner_state(db, collection), await server_now(db)
+            found = Planned(db, collection, state, now, await state.declarations(now))
+            return await run(found) if found.tasks else []
+
+        return run_if_any
+
+    return wrap
 
 
 @check("reactive tasks")
@@ -54,9 +80,7 @@ async def check_declarations(db: Database, collection: str) -> list[CheckResult]
         return []
     now = await server_now(db)
     return [
-        CheckResult(
-            WARNING,
-            "reactive tasks",
+        warning(
             f"{(name := task.declaration.name)} is no longer planned: no instance has declared "
             "it since "
             f"{format_time(task.seen_at)}",
@@ -65,52 +89,47 @@ async def check_declarations(db: Database, collection: str) -> list[CheckResult]
         )
         for task in declared
         if task.is_forgotten(now)
-    ] or [CheckResult(OK, "reactive tasks", f"{len(declared)} declared")]
+    ] or [ok(f"{len(declared)} declared")]
 
 
-@check("leader")
-async def check_leader(db: Database, collection: str) -> list[CheckResult]:
+@check_tasks("leader")
+async def check_leader(found: Planned) -> list[CheckResult]:
     """Check that there is a leader if there are tasks."""
-    if not await _active_tasks(db, collection):
-        return []
-    leader = await leader_of(db, collection)
+    leader = await leader_of(found.db, found.collection)
     if leader is not None:
-        return [CheckResult(OK, "leader", f"{leader} is the leader")]
-    if await living_instances(db, collection):
+        return [ok(f"{leader} is the leader")]
+    if await living_instances(found.db, found.collection):
         message = "instances are alive, but none is the leader"
-        return [CheckResult(PROBLEM, "leader", message, _START)]
+        return [problem(message, _START)]
     message = "there is no leader"
     advice = (
         f"{_START}; it catches up from the oplog, or examines all documents if that is too short"
     )
-    return [CheckResult(WARNING, "leader", message, advice)]
+    return [warning(message, advice)]
 
 
-@check("change streams")
-async def check_change_streams(db: Database, collection: str) -> list[CheckResult]:
+@check_tasks("change streams")
+async def check_change_streams(found: Planned) -> list[CheckResult]:
     """Check that change streams are available, and how far planning is behind."""
-    databases = {task.declaration.database for task in await _active_tasks(db, collection)}
-    if not databases:
-        return []
+    databases = {task.declaration.database for task in found.tasks}
     advice = (
         "make the server a replica set, and grant the user of the workers changeStream; until then "
         "all documents are examined periodically"
     )
     results = [
-        CheckResult(WARNING, "change streams", f"not available for {name!r}: {refusal}", advice)
+        warning(f"not available for {name!r}: {refusal}", advice)
         for name in sorted(databases)
-        if (refusal := await _refusal(db, name)) is not None
+        if (refusal := await _refusal(found.db, name)) is not None
     ]
-    if await leader_of(db, collection) is None:
-        return results or [CheckResult(OK, "change streams", "available")]
-    now = await server_now(db)
-    for place in await _planner_state(db, collection).streams():
-        if place.database in databases and now - place.up_to > UNCLAIMED_AFTER:
-            behind = format_duration(now - place.up_to)
+    if await leader_of(found.db, found.collection) is None:
+        return results or [ok("available")]
+    for place in await found.state.streams():
+        if place.database in databases and found.now - place.up_to > UNCLAIMED_AFTER:
+            behind = format_duration(found.now - place.up_to)
             message = f"planning is {behind} behind the changes of {place.database!r}"
             slow = "check again soon; if it grows, look at the log and the load of the leader"
-            results.append(CheckResult(WARNING, "change streams", message, slow))
-    return results or [CheckResult(OK, "change streams", "available, and planning is up to date")]
+            results.append(warning(message, slow))
+    return results or [ok("available, and planning is up to date")]
 
 
 async def _refusal(db: Database, name: str) -> str | None:
@@ -122,133 +141,110 @@ async def _refusal(db: Database, name: str) -> str | None:
         return str((error.details or {}).get("errmsg") or error)
 
 
-@check("task indexes")
-async def check_task_indexes(db: Database, collection: str) -> list[CheckResult]:
+@check_tasks("task indexes")
+async def check_task_indexes(found: Planned) -> list[CheckResult]:
     """Check that the record collections have all indexes."""
-    places = _by_collection(await _active_tasks(db, collection))
+    places = _by_collection(found.tasks)
     return [
         result
         for database, source in sorted(places)
         for result in await check_index_definitions(
-            "task indexes", db.client[database][records_name(source)], task_indexes(), _START
+            found.db.client[database][records_name(source)], task_indexes(), _START
         )
     ]
 
 
-@check("broken tasks")
-async def check_broken_tasks(db: Database, collection: str) -> list[CheckResult]:
+@check_tasks("broken tasks")
+async def check_broken_tasks(found: Planned) -> list[CheckResult]:
     """Check for tasks that cannot be planned at all."""
-    planned = await _active_tasks(db, collection)
-    if not planned:
-        return []
     advice = "fix its filter or watch; the leader retries automatically"
     results = [
-        CheckResult(
-            PROBLEM,
-            "broken tasks",
-            f"{task.declaration.name} cannot be planned: {_shortened(task.error)}",
-            advice,
+        problem(
+            f"{task.declaration.name} cannot be planned: {cut(task.error, _LONGEST_REASON)}", advice
         )
-        for task in planned
+        for task in found.tasks
         if task.error is not None
     ]
-    return results or [CheckResult(OK, "broken tasks", "none")]
+    return results or [ok("none")]
 
 
-@check("reconciliation")
-async def check_reconciliation(db: Database, collection: str) -> list[CheckResult]:
+@check_tasks("reconciliation")
+async def check_reconciliation(found: Planned) -> list[CheckResult]:
     """Check for reconciliations that take too long."""
-    planned = await _active_tasks(db, collection)
-    if not planned:
-        return []
-    limit = await server_now(db) - _LONG_RECONCILIATION
+    limit = found.now - _LONG_RECONCILIATION
     advice = (
         "wait if the collection is large and there is a leader; otherwise read the log of the "
         "leader"
     )
     results = [
-        CheckResult(
-            WARNING,
-            "reconciliation",
+        warning(
             f"{task.declaration.name} has waited since {format_time(asked.asked_at)}: "
             f"{asked.reason}",
             advice,
         )
-        for task in planned
+        for task in found.tasks
         if (asked := task.reconciliation) is not None and asked.asked_at < limit
     ]
-    return results or [CheckResult(OK, "reconciliation", "none is overdue")]
+    return results or [ok("none is overdue")]
 
 
-@check("parked documents")
-async def check_parked_documents(db: Database, collection: str) -> list[CheckResult]:
+@check_tasks("parked documents")
+async def check_parked_documents(found: Planned) -> list[CheckResult]:
     """Check for documents for which a task cannot be planned."""
-    planned = await _active_tasks(db, collection)
-    if not planned:
-        return []
-    progress = _planner_state(db, collection)
-    counts = await progress.count_parked()
+    counts = await found.state.count_parked()
     if not counts:
-        return [CheckResult(OK, "parked documents", "none")]
-    (example,) = await progress.parked(limit=1)
-    message = (
-        f"{top_counts(counts)}, such as {_shortened(repr(example.source_id))} of {example.task}: "
-        f"{_shortened(example.error)}"
+        return [ok("none")]
+    (example,) = await found.state.parked(limit=1)
+    source_id, error = (
+        cut(text, _LONGEST_REASON) for text in (repr(example.source_id), example.error)
     )
+    message = f"{top_counts(counts)}, such as {source_id} of {example.task}: {error}"
     advice = "fix the documents, the watch or the filter, then run monque reactive reconcile NAME"
-    return [CheckResult(WARNING, "parked documents", message, advice)]
+    return [warning(message, advice)]
 
 
-@check("failed tasks")
-async def check_failed_tasks(db: Database, collection: str) -> list[CheckResult]:
+@check_tasks("failed tasks")
+async def check_failed_tasks(found: Planned) -> list[CheckResult]:
     """Check for failed records, and for those whose process died."""
-    planned = await _active_tasks(db, collection)
-    if not planned:
-        return []
     given_up = {"status": TaskStatus.FAILED}
-    failed = await _count(db, planned, given_up)
-    poison = await _count(db, planned, {**given_up, "lastError": {"$regex": f"^{DIED}"}})
+    failed = await _count(found, given_up)
+    poison = await _count(found, {**given_up, "lastError": {"$regex": f"^{DIED}"}})
     results = []
     if poison:
         message = f"failed for good after their process died repeatedly: {top_counts(poison)}"
         advice = (
             "list them with monque reactive list --error died, and find out why the process ends"
         )
-        results.append(CheckResult(PROBLEM, "failed tasks", message, advice))
+        results.append(problem(message, advice))
     if failed:
         advice = (
             "list them with monque reactive list --status failed; once the cause is fixed, run "
             "monque reactive retry --name NAME --status failed"
         )
-        results.append(CheckResult(WARNING, "failed tasks", top_counts(failed), advice))
-    return results or [CheckResult(OK, "failed tasks", "none")]
+        results.append(warning(top_counts(failed), advice))
+    return results or [ok("none")]
 
 
-@check("overdue tasks")
-async def check_overdue_tasks(db: Database, collection: str) -> list[CheckResult]:
+@check_tasks("overdue tasks")
+async def check_overdue_tasks(found: Planned) -> list[CheckResult]:
     """Check for due records that no worker claims or recovers."""
-    planned = await _active_tasks(db, collection)
-    if not planned:
-        return []
-    overdue = await _count(db, planned, due(await server_now(db) - UNCLAIMED_AFTER))
+    overdue = await _count(found, due(found.now - UNCLAIMED_AFTER))
     if not overdue:
-        return [CheckResult(OK, "overdue tasks", "none")]
+        return [ok("none")]
     message = f"due for more than {format_duration(UNCLAIMED_AFTER)}: {top_counts(overdue)}"
     advice = "start more workers; if a count never shrinks, no worker handles that task"
-    return [CheckResult(WARNING, "overdue tasks", message, advice)]
+    return [warning(message, advice)]
 
 
-async def _count(
-    db: Database, tasks: Sequence[DeclaredTask], condition: dict[str, Any]
-) -> dict[str, int]:
+async def _count(found: Planned, condition: dict[str, Any]) -> dict[str, int]:
     """Count the records that match a condition by task, highest count first."""
     counts: dict[str, int] = {}
-    for (database, source), names in _by_collection(tasks).items():
+    for (database, source), names in _by_collection(found.tasks).items():
         pipeline = [
             {"$match": {"task": {"$in": names}, **condition}},
             {"$group": {"_id": "$task", "count": {"$sum": 1}}},
         ]
-        records = db.client[database][records_name(source)]
+        records = found.db.client[database][records_name(source)]
         async for row in await records.aggregate(pipeline, maxTimeMS=QUERY_LIMIT_MS):
             counts[row["_id"]] = row["count"]
     return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
@@ -260,10 +256,6 @@ def _by_collection(tasks: Sequence[DeclaredTask]) -> dict[tuple[str, str], list[
         one = task.declaration
         places[one.database, one.collection].append(one.name)
     return dict(places)
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 1]}…"
 
 
 REACTIVE_CHECKS: Final[Sequence[Check]] = (

@@ -7,8 +7,8 @@ import typer
 
 from monque_core.cli import options, times
 from monque_core.cli.connection import GlobalOptions, connected, run
-from monque_core.cli.examples import examples
-from monque_core.cli.exit_codes import REFUSED
+from monque_core.cli.main import REFUSED
+from monque_core.cli.options import examples
 from monque_core.cli.output import confirm, job_record, print_json, print_notice
 from monque_core.cli.payloads import read_payload
 from monque_core.cli.tables import Fit, print_table
@@ -62,7 +62,7 @@ def enqueue(
         typer.Option(
             min=1,
             show_default=False,
-            help=("Maximum number of runs, the first included; by default that of the worker."),
+            help="Maximum number of runs, the first included; by default that of the worker.",
         ),
     ] = None,
     timeout: Annotated[
@@ -101,7 +101,7 @@ def schedule(
     cron: Annotated[
         str,
         typer.Argument(
-            metavar="CRON", help=("Five cron fields in quotes, or a nickname such as @hourly.")
+            metavar="CRON", help="Five cron fields in quotes, or a nickname such as @hourly."
         ),
     ],
     name: JobName,

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pymongo.errors import OperationFailure
 
-from monque_core.cli.checks import OK, PROBLEM, WARNING, CheckResult, check
+from monque_core.cli.doctor import CheckResult, check, ok, problem, warning
 from monque_core.cli.times import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from monque_core.cli.checks import Check, Database
+    from monque_core.cli.doctor import Check, Database
 
 _OLDEST_SERVER = [6, 0]
 _SMALL_OFFSET = timedelta(seconds=2)
@@ -25,8 +25,8 @@ async def check_version(db: Database, _collection: str) -> list[CheckResult]:
     build = await db.command("buildInfo")
     version = f"MongoDB {build['version']}"
     if build["versionArray"][:2] < _OLDEST_SERVER:
-        return [CheckResult(PROBLEM, "server", version, "upgrade to MongoDB 6.0 or newer")]
-    return [CheckResult(OK, "server", version)]
+        return [problem(version, "upgrade to MongoDB 6.0 or newer")]
+    return [ok(version)]
 
 
 @check("topology")
@@ -34,21 +34,17 @@ async def check_topology(db: Database, _collection: str) -> list[CheckResult]:
     """Check that there are change streams, transactions and a primary."""
     hello = await db.command("hello")
     if hello.get("msg") == "isdbgrid":
-        return [CheckResult(OK, "topology", "a sharded cluster")]
+        return [ok("a sharded cluster")]
     if "setName" not in hello:
         advice = "convert it to a replica set, even with one member; see docs/production.md"
         message = "a standalone server: no change streams, so workers poll, and no transactions"
-        return [CheckResult(WARNING, "topology", message, advice)]
+        return [warning(message, advice)]
     members = len(hello.get("hosts", []))
     message = f"the replica set {hello['setName']} with {members} member(s)"
     if not hello.get("isWritablePrimary"):
         advice = "remove directConnection from the URI, and list all members in it"
-        return [
-            CheckResult(
-                PROBLEM, "topology", f"{message}, and this member is not the primary", advice
-            )
-        ]
-    return [CheckResult(OK, "topology", message)]
+        return [problem(f"{message}, and this member is not the primary", advice)]
+    return [ok(message)]
 
 
 @check("write concern")
@@ -56,13 +52,13 @@ async def check_write_concern(db: Database, _collection: str) -> list[CheckResul
     """Check that a write survives the loss of the primary."""
     concern: dict[str, Any] = db.write_concern.document or await _default_write_concern(db)
     if not concern:
-        return [CheckResult(OK, "write concern", "the server's default")]
+        return [ok("the server's default")]
     words = ", ".join(f"{key}: {value}" for key, value in concern.items())
     advice = "remove w from the URI, or set it to majority"
     if concern.get("w", "majority") == 1 and "setName" in await db.command("hello"):
         message = f"{words}: a failover can lose jobs and outcomes"
-        return [CheckResult(WARNING, "write concern", message, advice)]
-    return [CheckResult(OK, "write concern", words)]
+        return [warning(message, advice)]
+    return [ok(words)]
 
 
 async def _default_write_concern(db: Database) -> dict[str, Any]:
@@ -87,8 +83,8 @@ async def check_clock(db: Database, _collection: str) -> list[CheckResult]:
     message = f"the server is {format_duration(offset)} {which} this machine"
     if abs(offset) > _SMALL_OFFSET:
         advice = "monque uses the clock of the server; run NTP on both"
-        return [CheckResult(WARNING, "clock", message, advice)]
-    return [CheckResult(OK, "clock", message)]
+        return [warning(message, advice)]
+    return [ok(message)]
 
 
 SERVER_CHECKS: Final[Sequence[Check]] = (

@@ -4,7 +4,7 @@ import typer
 
 from monque_core.cli import options
 from monque_core.cli.connection import GlobalOptions, connected, run
-from monque_core.cli.examples import examples
+from monque_core.cli.options import examples
 from monque_core.cli.output import print_json, print_notice, stats_record
 from monque_core.cli.tables import Fit, print_table
 from monque_core.cli.times import format_duration

@@ -10,10 +10,10 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from monque_core.cli.exit_codes import USAGE
 from monque_core.cli.file_watcher import FileWatcher
-from monque_core.cli.stop_signals import SIGNALS
+from monque_core.cli.main import USAGE
 from monque_core.cli.worker_channel import SupervisorEnd
+from monque_core.process import SIGNALS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

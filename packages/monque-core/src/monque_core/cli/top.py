@@ -13,17 +13,17 @@ from typing import Annotated
 import typer
 
 from monque_core.cli.connection import Connection, GlobalOptions, connected, run
-from monque_core.cli.examples import examples
+from monque_core.cli.options import examples
 from monque_core.cli.output import print_fields
 from monque_core.cli.reactive import STATS_FIT as TASKS_FIT
 from monque_core.cli.reactive import STATS_HEADINGS, planning_fields
 from monque_core.cli.reactive import stats_row as task_row
 from monque_core.cli.stats import STATS_FIT, stats_row
-from monque_core.cli.stop_signals import SIGNALS
 from monque_core.cli.tables import Fit, print_table
 from monque_core.cli.times import format_duration
 from monque_core.jobs.job import AnyJob, JobStatus
 from monque_core.jobs.views import QueueStats, QueueView
+from monque_core.process import SIGNALS
 from monque_core.tasks.views import ReactiveStats
 
 RUNNING_HEADINGS = ("RUNNING", "NAME", "FOR", "HEARD", "BY")

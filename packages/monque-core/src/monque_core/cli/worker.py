@@ -11,14 +11,14 @@ from typing import Annotated
 
 import typer
 
-from monque_core import event_loop
+from monque_core import process
 from monque_core.cli.connection import GlobalOptions
-from monque_core.cli.examples import examples
 from monque_core.cli.logs import LogFormat, LogLevel, set_up_logging
-from monque_core.cli.stop_signals import stop_requests
+from monque_core.cli.options import examples
 from monque_core.cli.worker_channel import WorkerEnd
 from monque_core.cli.worker_target import AnyMonque, open_target
 from monque_core.monque import Monque
+from monque_core.process import stop_requests
 from monque_core.scheduler.succession import Instance
 
 logger = logging.getLogger("monque.worker")
@@ -75,7 +75,7 @@ def worker(
     _export_options(GlobalOptions.of(context))
     set_up_logging(log_format, log_level)
     if processes == 1 and not reload:
-        event_loop.run(_serve(target))
+        process.run(_serve(target))
         return
     if sys.platform == "win32":
         raise typer.BadParameter("--processes and --reload are not supported on Windows")
@@ -98,7 +98,9 @@ def _export_options(settings: GlobalOptions) -> None:
 
 async def _serve(target: str) -> None:
     channel = WorkerEnd.inherited()
-    with stop_requests(channel) as stop_requested:
+    with stop_requests(supervised=channel is not None) as stop_requested:
+        if channel is not None:
+            channel.on_stop_request(stop_requested.set)
         stack = AsyncExitStack()
         try:
             monque = await _open(target, stack, stop_requested)

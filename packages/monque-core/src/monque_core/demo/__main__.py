@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from monque_core import event_loop
+from monque_core import process
 from monque_core.demo.demo import run_demo
 from monque_core.demo.view import PlainView
 from monque_core.errors import MonqueConnectionError
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     print("Starting a temporary MongoDB …", flush=True)
     try:
-        report = event_loop.run(run_demo(options.seconds, _choose_view(plain=options.plain)))
+        report = process.run(run_demo(options.seconds, _choose_view(plain=options.plain)))
     except MonqueConnectionError as error:
         print(error, file=sys.stderr)
         return _CANNOT_START

@@ -17,7 +17,7 @@ from monque_core.demo.view import DemoSnapshot
 from monque_core.demo.workload import EMAIL, REMINDER, produce, register, schedule
 from monque_core.local import LocalMongo
 from monque_core.monque import Monque
-from monque_core.signals import on_first_signal_async
+from monque_core.process import on_first_signal_async
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 import random
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from monque_core.display import brief_repr
-from monque_core.durations import to_timedelta
+from monque_core.validation import (
+    argument_error,
+    check_exact_duration,
+    check_share,
+    check_whole_number,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from monque_core.durations import Duration
-
-LARGEST_JITTER: Final = 0.5
 
 
 def backoff_delay(
@@ -32,9 +34,12 @@ def backoff_delay(
     either direction, so that jobs that failed together do not run again together. Jitter is applied
     last and may exceed the cap. `uniform` draws a number between two.
     """
-    times = _check_count(fail_count)
-    delay = exponential(_check_duration("base", base), 2, times, _check_duration("cap", cap))
-    return spread(delay, _check_jitter(jitter), uniform)
+    check_whole_number("fail_count", fail_count, least=0, most=None, error=argument_error)
+    shortest = timedelta.resolution
+    first = check_exact_duration("base", base, least=shortest, error=argument_error)
+    longest = check_exact_duration("cap", cap, least=shortest, error=argument_error)
+    share = check_share("jitter", jitter, error=argument_error)
+    return spread(exponential(first, 2, fail_count, longest), share, uniform)
 
 
 def exponential(base: timedelta, factor: float, times: int, cap: timedelta) -> timedelta:
@@ -57,37 +62,3 @@ def spread(
     if jitter:
         delay *= uniform(1 - jitter, 1 + jitter)
     return max(delay, timedelta.resolution)
-
-
-def _check_count(fail_count: object) -> int:
-    if isinstance(fail_count, bool) or not isinstance(fail_count, int) or fail_count < 0:
-        raise ValueError(
-            f"fail_count={brief_repr(fail_count)} is not allowed: "
-            "a whole number of at least 0 is expected"
-        )
-    return fail_count
-
-
-def _check_duration(name: str, value: object) -> timedelta:
-    try:
-        duration = to_timedelta(value)
-    except ValueError as error:
-        raise ValueError(f"{name}={brief_repr(value)} {error}") from None
-    if duration <= timedelta(0):
-        raise ValueError(
-            f"{name}={brief_repr(value)} is not allowed: a duration longer than 0 is expected"
-        )
-    return duration
-
-
-def _check_jitter(jitter: object) -> float:
-    if (
-        isinstance(jitter, bool)
-        or not isinstance(jitter, (int, float))
-        or not 0 <= jitter <= LARGEST_JITTER
-    ):
-        raise ValueError(
-            f"jitter={brief_repr(jitter)} is not allowed: "
-            f"a share from 0 to {LARGEST_JITTER} is expected"
-        )
-    return jitter

@@ -18,8 +18,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from monque_core.display import brief_repr
 from monque_core.errors import InvalidJobError
 from monque_core.jobs.cron_expression import parse_cron
-from monque_core.texts import is_text
-from monque_core.validation import check_aware
+from monque_core.validation import check_aware, is_text
 
 if TYPE_CHECKING:
     from datetime import datetime, tzinfo

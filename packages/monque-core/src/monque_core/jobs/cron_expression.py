@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from monque_core.errors import InvalidCronError
 from monque_core.jobs.cron_field import FieldKind, parse_field
-from monque_core.texts import is_text
+from monque_core.validation import is_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ attribute to `Job`, a row here and, if `enqueue` accepts it, a key to `EnqueueOp
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from monque_core.errors import InvalidJobError
@@ -72,7 +72,7 @@ def check_timeout(timeout: object) -> timedelta | None:
     return check_exact_duration("timeout", timeout, least=MILLISECOND, error=InvalidJobError)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Field:
     """One field of a stored job."""
 
@@ -84,6 +84,7 @@ class Field:
     """What MongoDB stores, as the documentation names it."""
     meaning: str
     kind: Kind = ANYTHING
+    _: KW_ONLY
     always_stored: bool = False
     """Whether it is stored even with its default; every other field is absent then."""
     check: Check | None = None
@@ -105,176 +106,124 @@ class Field:
 
 
 FIELDS: Final = (
+    Field("_id", "id", "ObjectId", "", DOCUMENT_ID, always_stored=True),
     Field(
-        key="_id",
-        name="id",
-        type="ObjectId",
-        meaning="",
-        kind=DOCUMENT_ID,
-        always_stored=True,
-    ),
-    Field(
-        key="name",
-        name="name",
-        type="string",
-        meaning="the job name, which selects the worker",
-        kind=TEXT,
+        "name",
+        "name",
+        "string",
+        "the job name, which selects the worker",
+        TEXT,
         always_stored=True,
         copied=True,
     ),
+    Field("data", "data", "any", "what the handler gets", always_stored=True),
     Field(
-        key="data",
-        name="data",
-        type="any",
-        meaning="what the handler gets",
+        "status",
+        "status",
+        "string",
+        "`pending`, `processing`, `completed`, `failed` or `cancelled`",
+        STATUS,
         always_stored=True,
     ),
     Field(
-        key="status",
-        name="status",
-        type="string",
-        meaning="`pending`, `processing`, `completed`, `failed` or `cancelled`",
-        kind=STATUS,
-        always_stored=True,
-    ),
-    Field(
-        key="nextRunAt",
-        name="next_run_at",
-        type="date",
-        meaning="when the job is due",
-        kind=DATE,
+        "nextRunAt",
+        "next_run_at",
+        "date",
+        "when the job is due",
+        DATE,
         always_stored=True,
         copied=True,
     ),
+    Field("failCount", "fail_count", "int", "how many runs failed", COUNT, always_stored=True),
+    Field("createdAt", "created_at", "date", "", DATE, always_stored=True),
+    Field("updatedAt", "updated_at", "date", "", DATE, always_stored=True),
     Field(
-        key="failCount",
-        name="fail_count",
-        type="int",
-        meaning="how many runs failed",
-        kind=COUNT,
-        always_stored=True,
-    ),
-    Field(
-        key="createdAt",
-        name="created_at",
-        type="date",
-        meaning="",
-        kind=DATE,
-        always_stored=True,
-    ),
-    Field(
-        key="updatedAt",
-        name="updated_at",
-        type="date",
-        meaning="",
-        kind=DATE,
-        always_stored=True,
-    ),
-    Field(
-        key="failReason",
-        name="fail_reason",
-        type="string",
-        meaning="type and text of the last exception",
+        "failReason",
+        "fail_reason",
+        "string",
+        "type and text of the last exception",
         cleared_by="retry",
     ),
     Field(
-        key="lockedAt",
-        name="locked_at",
-        type="date",
-        meaning="time of the claim or of its last heartbeat",
+        "lockedAt",
+        "locked_at",
+        "date",
+        "time of the claim or of its last heartbeat",
+        cleared_by="end of claim",
+    ),
+    Field("claimedBy", "claimed_by", "string", "the id of the instance", cleared_by="end of claim"),
+    Field(
+        "lastHeartbeat",
+        "last_heartbeat",
+        "date",
+        "time of the last heartbeat of the instance",
         cleared_by="end of claim",
     ),
     Field(
-        key="claimedBy",
-        name="claimed_by",
-        type="string",
-        meaning="the id of the instance",
+        "heartbeatInterval",
+        "heartbeat_interval",
+        "int, ms",
+        "the heartbeat interval of the instance",
         cleared_by="end of claim",
     ),
     Field(
-        key="lastHeartbeat",
-        name="last_heartbeat",
-        type="date",
-        meaning="time of the last heartbeat of the instance",
-        cleared_by="end of claim",
+        "repeatInterval",
+        "repeat_interval",
+        "string",
+        "the [cron expression](../concepts.md#expressions) of a recurring job",
+        TEXT,
     ),
     Field(
-        key="heartbeatInterval",
-        name="heartbeat_interval",
-        type="int, ms",
-        meaning="the heartbeat interval of the instance",
-        cleared_by="end of claim",
-    ),
-    Field(
-        key="repeatInterval",
-        name="repeat_interval",
-        type="string",
-        meaning="the [cron expression](../concepts.md#expressions) of a recurring job",
-        kind=TEXT,
-    ),
-    Field(
-        key="uniqueKey",
-        name="unique_key",
-        type="string",
-        meaning="at most one pending or processing job has this name and key",
+        "uniqueKey",
+        "unique_key",
+        "string",
+        "at most one pending or processing job has this name and key",
         check=_check_optional_key,
     ),
     Field(
-        key="claimToken",
-        name="claim_token",
-        type="ObjectId",
-        meaning="see [below](#claimtoken)",
-        kind=TOKEN,
+        "claimToken",
+        "claim_token",
+        "ObjectId",
+        "see [below](#claimtoken)",
+        TOKEN,
         cleared_by="retry",
         copied=True,
     ),
+    Field("claims", "claims", "int", "how often the job was claimed", COUNT, cleared_by="retry"),
+    Field("claimedAt", "claimed_at", "date", "time of the last claim"),
     Field(
-        key="claims",
-        name="claims",
-        type="int",
-        meaning="how often the job was claimed",
-        kind=COUNT,
-        cleared_by="retry",
-    ),
-    Field(
-        key="claimedAt",
-        name="claimed_at",
-        type="date",
-        meaning="time of the last claim",
-    ),
-    Field(
-        key="priority",
-        name="priority",
-        type="int > 0",
-        meaning="absent means 0, the lowest",
-        kind=COUNT,
+        "priority",
+        "priority",
+        "int > 0",
+        "absent means 0, the lowest",
+        COUNT,
         check=check_priority,
         copied=True,
     ),
     Field(
-        key="maxRetries",
-        name="max_retries",
-        type="int",
-        meaning="runs in all, if the job has its own limit",
-        kind=WHOLE_NUMBER,
+        "maxRetries",
+        "max_retries",
+        "int",
+        "runs in all, if the job has its own limit",
+        WHOLE_NUMBER,
         check=check_max_retries,
         copied=True,
     ),
     Field(
-        key="timeoutMs",
-        name="timeout",
-        type="int, ms",
-        meaning="maximum duration of a run, if the job has its own",
-        kind=MILLISECONDS,
+        "timeoutMs",
+        "timeout",
+        "int, ms",
+        "maximum duration of a run, if the job has its own",
+        MILLISECONDS,
         check=check_timeout,
         copied=True,
     ),
     Field(
-        key="timezone",
-        name="timezone",
-        type="string",
-        meaning="the IANA name of the time zone of `repeatInterval`; absent means UTC",
-        kind=TEXT,
+        "timezone",
+        "timezone",
+        "string",
+        "the IANA name of the time zone of `repeatInterval`; absent means UTC",
+        TEXT,
     ),
 )
 OPTION_CHECKS: Final = {field.name: field.check for field in FIELDS if field.check is not None}

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 from monque_core.clock import truncate
 from monque_core.durations import Duration, to_timedelta
-from monque_core.jobs.backoff import LARGEST_JITTER, exponential, spread
+from monque_core.jobs.backoff import exponential, spread
 from monque_core.jobs.cron import check_cron, next_cron_run
 from monque_core.validation import (
     MILLISECOND,
     check_exact_duration,
     check_factor,
-    check_number,
+    check_share,
     check_whole_number,
     refusal,
 )
@@ -108,7 +108,7 @@ class Exponential(_Delayed):
         super().__post_init__()
         _check_cap(self._set_duration("cap"), "base", self._set_duration("base"))
         check_factor("factor", self.factor)
-        check_number("jitter", self.jitter, least=0, most=LARGEST_JITTER, kind="share")
+        check_share("jitter", self.jitter)
 
     def delay(self, attempts: int) -> timedelta:
         """Return the delay after `attempts` runs, at least 1, before jitter."""

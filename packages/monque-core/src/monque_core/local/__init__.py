@@ -2,7 +2,7 @@
 
 - `mongo.LocalMongo` is the public class. It starts one or several `node.Node`, and forms a replica
   set of them (`replica_set`).
-- `binary` finds the program `mongod`, `ports` a free port, and `log` reads what a server logs.
+- `binary` finds the program `mongod`.
 - `guard.Guard` starts a second process, `guard_process`, which is the parent of every `mongod`. The
   owner sends it requests through a pipe. When the owner ends, however it ends, the pipe closes, and
   the guard process ends the servers and removes the temporary directory.

@@ -7,18 +7,14 @@ import os
 import threading
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from monque_core.display import brief_repr
 from monque_core.errors import MonqueConnectionError, MonqueError
 from monque_core.local import replica_set
 from monque_core.local.binary import find_mongod
 from monque_core.local.guard import Guard
-from monque_core.local.node import Node, PortTakenError
-from monque_core.local.ports import free_port
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from monque_core.local.node import Node, PortTakenError, free_port
 
 _MAX_REPLICAS = 7
 _MAX_PORT = 65535
@@ -118,12 +114,7 @@ class LocalMongo:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     async def __aenter__(self) -> Self:
@@ -135,12 +126,7 @@ class LocalMongo:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.stop)
 
     def _check_path(self) -> None:

@@ -1,27 +1,36 @@
-"""One `mongod` process."""
+"""One `mongod` process: the port that it listens on, and its log."""
 
 from __future__ import annotations
 
+import json
+import random
 import signal
+import socket
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from monque_core.errors import MonqueConnectionError, MonqueError
-from monque_core.local.log import Log
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from monque_core.local.guard import Guard
 
+_TAIL_LINES = 15
+_LISTENING = "Waiting for connections"
+_SEVERE = ("E", "F")
+# Below the ports that systems use for outgoing connections, so that the port of a node stays free
+# until the node is started again.
+_PORTS = range(20000, 32000)
+_PORT_ATTEMPTS = 200
+_random = random.SystemRandom()
 _START_SECONDS = 60.0
 _STOP_SECONDS = 30.0
 _LOOK_SECONDS = 0.01
 _PORT_TAKEN = 48
 # Windows has no SIGKILL; SIGTERM kills there.
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
-
 _OPTIONS = (
     "--bind_ip=127.0.0.1",
     "--nounixsocket",
@@ -31,6 +40,63 @@ _OPTIONS = (
     # How long a server that is stopped waits for its clients to disconnect, by default 15 s.
     "--setParameter=shutdownTimeoutMillisForSignaledShutdown=100",
 )
+
+
+class Log:
+    """The log file of one server, read from the beginning of its latest run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._start = 0
+
+    def begin(self) -> None:
+        """Begin a new run at the end of the file."""
+        self._start = self.path.stat().st_size if self.path.exists() else 0
+
+    def says_listening(self) -> bool:
+        """Whether the server accepts connections."""
+        return _LISTENING in self._latest()
+
+    def explanation(self) -> str:
+        """Return why the run ended: its errors, or the last lines if there are none."""
+        lines = self._latest().splitlines()
+        entries = [_parse(line) for line in lines]
+        severe = [
+            line
+            for line, entry in zip(lines, entries, strict=True)
+            if entry is None or entry.get("s") in _SEVERE
+        ]
+        return "\n".join((severe or lines)[-_TAIL_LINES:])
+
+    def _latest(self) -> str:
+        with self.path.open("rb") as log:
+            log.seek(self._start)
+            return log.read().decode(errors="replace")
+
+
+def _parse(line: str) -> dict[str, Any] | None:
+    """Return a log entry; None for plain text, which the dynamic loader and the shell write."""
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return None
+    return entry if isinstance(entry, dict) else None
+
+
+def free_port() -> int:
+    """Return a port that no program listens on now."""
+    for _ in range(_PORT_ATTEMPTS):
+        port = _random.choice(_PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise MonqueConnectionError(
+        f"no free port found between {_PORTS.start} and {_PORTS.stop} "
+        f"in {_PORT_ATTEMPTS} attempts; choose one with LocalMongo(port=...)"
+    )
 
 
 class PortTakenError(MonqueConnectionError):

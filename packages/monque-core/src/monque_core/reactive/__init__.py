@@ -6,7 +6,7 @@ For as long as it leads, a `leader_session` plans the tasks of all instances (`t
     change stream → follower → change_buffer → planner → task records → pipeline → handler
 
 The `follower` of each source database reads its change stream. A `change_buffer` collects the ids
-of changed documents in a `change_batch`. The `planner` lets the server evaluate filters and watched
+of changed documents in batches. The `planner` lets the server evaluate filters and watched
 values and write the records. The `reconciler` examines all documents of a task when changes may
 have been missed, and the `cleaner` deletes the records of documents that are gone.
 
@@ -17,11 +17,11 @@ goes through `store.tasks`.
 
 from typing import TYPE_CHECKING
 
-from monque_core.lazy_exports import lazy_exports
+from monque_core.package import lazy_exports
 
 if TYPE_CHECKING:
     from monque_core.reactive.reactive_task import ReactiveTask, SyncReactiveTask
-    from monque_core.tasks.cleanup import Cleanup
+    from monque_core.tasks.definition import Cleanup
     from monque_core.tasks.record import Execution, RunSummary, TaskRecord, TaskStatus
     from monque_core.tasks.views import ReactiveStats, ReactiveTaskStats, TaskPage
 
@@ -43,7 +43,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "monque_core.reactive.reactive_task": ["ReactiveTask", "SyncReactiveTask"],
-            "monque_core.tasks.cleanup": ["Cleanup"],
+            "monque_core.tasks.definition": ["Cleanup"],
             "monque_core.tasks.record": ["Execution", "RunSummary", "TaskRecord", "TaskStatus"],
             "monque_core.tasks.views": ["ReactiveStats", "ReactiveTaskStats", "TaskPage"],
         },

@@ -6,8 +6,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from monque_core import events
+from monque_core.display import log
 from monque_core.errors import MonqueConnectionError
-from monque_core.log import log
 
 if TYPE_CHECKING:
     from datetime import timedelta

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bson import Timestamp
 
     from monque_core.clock import Clock
-    from monque_core.reactive.change_batch import ChangeBatch
+    from monque_core.reactive.change_buffer import ChangeBatch
     from monque_core.reactive.cleaner import Cleaner
     from monque_core.reactive.event_publisher import TaskEventPublisher
     from monque_core.reactive.leader import Leadership

@@ -7,8 +7,8 @@ import logging
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from monque_core.display import log
 from monque_core.errors import MonqueConnectionError
-from monque_core.log import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

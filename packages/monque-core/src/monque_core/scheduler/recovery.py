@@ -11,7 +11,7 @@ from monque_core.errors import MonqueConnectionError, MonqueError
 from monque_core.jobs.outcome import after_exhaustion, max_runs, settled
 from monque_core.scheduler.loop import Periodic
 from monque_core.store.outcomes import Settlement
-from monque_core.store.staleness import is_interval
+from monque_core.store.stale_jobs import is_interval
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

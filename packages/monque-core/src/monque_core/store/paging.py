@@ -6,10 +6,9 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeAlias, TypeVar
 
-from monque_core.display import brief_repr
+from monque_core.display import brief_repr, log
 from monque_core.errors import InvalidJobError, MonqueError
 from monque_core.jobs.cursor import Cursor, Place
-from monque_core.log import log
 from monque_core.validation import check_whole_number
 
 if TYPE_CHECKING:

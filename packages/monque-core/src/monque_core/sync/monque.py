@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, 
 
 from monque_core.errors import MonqueError
 from monque_core.monque import Monque
+from monque_core.process import on_first_signal
 from monque_core.registration import Registration
-from monque_core.signals import on_first_signal
 from monque_core.sync.blocking_api import BlockingApi, run_in_place
 from monque_core.sync.loop_owner import LoopOwner
 from monque_core.sync.loop_thread import WaitAbandonedError
@@ -19,7 +19,6 @@ from monque_core.validation import check_time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
-    from types import TracebackType
     from typing import Self
 
     from monque_core.durations import Duration
@@ -182,12 +181,7 @@ class SyncMonque(Registration):
         self.start()
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @overload

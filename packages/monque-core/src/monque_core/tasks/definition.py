@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal, Required, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, Required, TypeAlias, TypedDict, Unpack
 
+from monque_core.durations import Duration, to_timedelta
 from monque_core.jobs.retry import Exponential, Retry
-from monque_core.tasks.cleanup import Cleanup
 from monque_core.tasks.documents import PLAIN, from_text, to_bytes, to_text
 from monque_core.tasks.filters import check_filter
 from monque_core.tasks.watch import Watch
-from monque_core.texts import is_collection_name, is_text
 from monque_core.validation import (
     check_choice,
     check_duration,
@@ -21,24 +21,48 @@ from monque_core.validation import (
     check_keywords,
     check_name,
     check_whole_number,
+    is_collection_name,
+    is_text,
     refusal,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import timedelta
 
     from bson.codec_options import CodecOptions
 
     from monque_core.durations import Duration
-    from monque_core.tasks.cleanup import CleanupWhen
     from monque_core.tasks.watch import WatchSpec
 
+CleanupWhen: TypeAlias = Literal["deleted", "unmatched", "never"]
+CLEANUP_WHEN: Final[tuple[CleanupWhen, ...]] = ("deleted", "unmatched", "never")
 VersionChange: TypeAlias = Literal["nothing", "failed", "all"]
 VERSION_CHANGES: Final[tuple[VersionChange, ...]] = ("nothing", "failed", "all")
 MAX_WAIT_DEBOUNCES: Final = 10
 _LONGEST_NAMESPACE: Final = 255 - len("_tasks")
 _UNWATCHABLE: Final = ("admin", "config", "local")
+
+
+@dataclass(frozen=True)
+class Cleanup:
+    """Which records are deleted, after no change for `keep_for` (seconds or a `timedelta`).
+
+    "deleted": those whose source document is gone. "unmatched": also those whose document no
+    longer matches the filter. "never": none.
+    """
+
+    when: CleanupWhen = "deleted"
+    keep_for: Duration = timedelta(days=1)
+
+    def __post_init__(self) -> None:
+        """Check the options and convert the duration to a `timedelta`."""
+        check_choice("cleanup.when", self.when, CLEANUP_WHEN)
+        object.__setattr__(self, "keep_for", check_duration("cleanup.keep_for", self.keep_for))
+
+    @property
+    def quiet_time(self) -> timedelta:
+        """Return `keep_for` as a `timedelta`."""
+        return to_timedelta(self.keep_for)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,36 +86,18 @@ class Declaration:
     def restore(
         cls,
         *,
-        name: str,
         database: str,
         collection: str,
         watch_text: str,
         filter_text: str,
-        debounce: Duration,
-        max_wait: Duration,
-        reset_on_change: bool,
         cleanup_when: CleanupWhen,
         keep_for: Duration,
-        version: int,
-        on_version_change: VersionChange,
-        reconcile_on_change: bool,
+        **options: Unpack[TaskOptions],
     ) -> Declaration:
         """Return a stored declaration, with the same checks as when it was declared."""
-        return _declare(
-            name=name,
-            database=database,
-            collection=collection,
-            watch=from_text(watch_text),
-            filter=from_text(filter_text),
-            codec=PLAIN,
-            debounce=debounce,
-            max_wait=max_wait,
-            reset_on_change=reset_on_change,
-            cleanup=Cleanup(cleanup_when, keep_for),
-            version=version,
-            on_version_change=on_version_change,
-            reconcile_on_change=reconcile_on_change,
-        )
+        options["watch"], options["filter"] = from_text(watch_text), from_text(filter_text)
+        options["cleanup"] = Cleanup(cleanup_when, keep_for)
+        return _declare(database, collection, PLAIN, options)
 
     @cached_property
     def filter_text(self) -> str:
@@ -153,72 +159,34 @@ def define(
     database: str,
     collection: str,
     *,
-    name: str,
     codec: CodecOptions[Any] = PLAIN,
-    watch: WatchSpec | None = None,
-    filter: Mapping[str, Any] | None = None,
-    debounce: Duration = 1.0,
-    max_wait: Duration | None = None,
-    retry: Retry | None = None,
-    reset_on_change: bool = True,
-    cleanup: Cleanup | None = None,
-    history: int = 5,
-    version: int = 1,
-    on_version_change: VersionChange = "nothing",
-    reconcile_on_change: bool = True,
+    **options: Unpack[TaskOptions],
 ) -> Definition:
     """Return a checked task; raise `ValueError` with the option, the value and the rule."""
-    declaration = _declare(
-        name=name,
-        database=database,
-        collection=collection,
-        watch=watch,
-        filter=filter,
-        codec=codec,
-        debounce=debounce,
-        max_wait=max_wait,
-        reset_on_change=reset_on_change,
-        cleanup=_check_cleanup(Cleanup() if cleanup is None else cleanup),
-        version=version,
-        on_version_change=on_version_change,
-        reconcile_on_change=reconcile_on_change,
-    )
     return Definition(
-        declaration,
-        _check_retry(Exponential() if retry is None else retry),
-        check_whole_number("history", history, least=0),
+        _declare(database, collection, codec, options),
+        _check_retry(options.get("retry")),
+        check_whole_number("history", options.get("history", 5), least=0),
     )
 
 
 def _declare(
-    *,
-    name: object,
-    database: object,
-    collection: object,
-    watch: WatchSpec | None,
-    filter: object,
-    codec: CodecOptions[Any],
-    debounce: object,
-    max_wait: object,
-    reset_on_change: object,
-    cleanup: Cleanup,
-    version: object,
-    on_version_change: object,
-    reconcile_on_change: object,
+    database: str, collection: str, codec: CodecOptions[Any], options: TaskOptions
 ) -> Declaration:
-    quiet = check_duration("debounce", debounce)
-    checked_database = _check_database(database)
+    quiet = check_duration("debounce", options.get("debounce", 1.0))
+    on_version_change = options.get("on_version_change", "nothing")
+    reconcile_on_change = options.get("reconcile_on_change", True)
     return Declaration(
-        name=check_name(name),
-        database=checked_database,
-        collection=_check_collection(collection, checked_database),
-        watch=Watch.parse(watch, codec),
-        filter=check_filter(filter, codec),
+        name=check_name(options["name"]),
+        database=_check_database(database),
+        collection=_check_collection(collection, database),
+        watch=Watch.parse(options.get("watch"), codec),
+        filter=check_filter(options.get("filter"), codec),
         debounce=quiet,
-        max_wait=_check_max_wait(max_wait, quiet),
-        reset_on_change=check_flag("reset_on_change", reset_on_change),
-        cleanup=cleanup,
-        version=check_whole_number("version", version, least=1),
+        max_wait=_check_max_wait(options.get("max_wait"), quiet),
+        reset_on_change=check_flag("reset_on_change", options.get("reset_on_change", True)),
+        cleanup=_check_cleanup(options.get("cleanup")),
+        version=check_whole_number("version", options.get("version", 1), least=1),
         on_version_change=check_choice("on_version_change", on_version_change, VERSION_CHANGES),
         reconcile_on_change=check_flag("reconcile_on_change", reconcile_on_change),
     )
@@ -263,6 +231,8 @@ def _check_max_wait(max_wait: object, debounce: timedelta) -> timedelta:
 
 
 def _check_retry(retry: object) -> Retry:
+    if retry is None:
+        return Exponential()
     if not isinstance(retry, Retry):
         raise refusal(
             "retry", retry, "one of Exponential(…), Fixed(…), Linear(…), Series(…) and Cron(…)"
@@ -271,6 +241,8 @@ def _check_retry(retry: object) -> Retry:
 
 
 def _check_cleanup(cleanup: object) -> Cleanup:
+    if cleanup is None:
+        return Cleanup()
     if not isinstance(cleanup, Cleanup):
         raise refusal("cleanup", cleanup, "Cleanup(when=…, keep_for=…)")
     return cleanup

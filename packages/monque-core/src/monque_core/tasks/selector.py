@@ -12,8 +12,7 @@ from bson import Code, Regex
 from monque_core.display import brief_message
 from monque_core.jobs.outcome import LONGEST_REASON
 from monque_core.tasks.record import TaskStatus, TaskStatusName
-from monque_core.texts import has_surrogates, is_text
-from monque_core.validation import check_choice, check_name, refusal
+from monque_core.validation import check_choice, check_name, has_surrogates, is_text, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from monque_core.display import brief_repr
 from monque_core.tasks.documents import PLAIN, plain
-from monque_core.texts import is_text
-from monque_core.validation import refusal
+from monque_core.validation import is_text, refusal
 
 if TYPE_CHECKING:
     from bson.codec_options import CodecOptions

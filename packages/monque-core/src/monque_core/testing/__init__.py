@@ -1,8 +1,8 @@
 """Tools to test code that uses monque: pytest fixtures, assertions and a movable clock.
 
 What lives here: `fixtures` is the pytest plugin, `assertions` and `sync` hold the async and the
-blocking assertions, `clock` the movable clock, and `factories` makes jobs without MongoDB. An
-assertion reads all jobs (`stored_jobs`), compares them with an `expectation`, and raises an
+blocking assertions, `clock` the movable clock, and `jobs` makes jobs without MongoDB. An
+assertion reads all jobs (`jobs`, too), compares them with an `expectation`, and raises an
 `AssertionError` with the most similar jobs (`messages`). Reading changes nothing in the database.
 
 `pytest_plugins = ["monque_core.testing"]` in the topmost `conftest.py` enables the fixtures. There
@@ -13,7 +13,7 @@ PYTEST_DONT_REWRITE: a `conftest.py` may name this as a plugin and import from i
 
 from monque_core.testing.assertions import assert_enqueued, assert_not_enqueued, run_until_idle
 from monque_core.testing.clock import MovableClock
-from monque_core.testing.factories import make_job
+from monque_core.testing.jobs import make_job
 
 __all__ = [
     "MovableClock",

@@ -10,8 +10,8 @@ from pymongo.asynchronous.database import AsyncDatabase
 from monque_core.jobs.job import JobStatus
 from monque_core.monque import Monque
 from monque_core.testing.expectation import Expectation
+from monque_core.testing.jobs import MAX_JOBS, read_jobs
 from monque_core.testing.messages import not_idle
-from monque_core.testing.stored_jobs import MAX_JOBS, read_jobs
 
 if TYPE_CHECKING:
     from monque_core.durations import Duration

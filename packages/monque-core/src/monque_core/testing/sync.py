@@ -9,8 +9,8 @@ from monque_core.jobs.job import JobStatus
 from monque_core.sync.blocking_api import run_in_place
 from monque_core.sync.monque import SyncMonque
 from monque_core.testing.expectation import Expectation
+from monque_core.testing.jobs import MAX_JOBS, read_jobs
 from monque_core.testing.messages import not_idle
-from monque_core.testing.stored_jobs import MAX_JOBS, read_jobs
 
 if TYPE_CHECKING:
     from monque_core.durations import Duration

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from bson import ObjectId
 
-from monque_core.log import log
+from monque_core.display import log
 from monque_core.store.expressions import milliseconds
 from monque_core.store.tasks.source_collections import LastId
 from monque_core.tasks.definition import Declaration

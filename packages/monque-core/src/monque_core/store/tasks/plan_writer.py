@@ -65,11 +65,6 @@ class PlanResult:
     parked: list[tuple[Any, Exception]] = field(default_factory=list)
     """The ids of documents that cannot be planned, with the errors."""
 
-    @property
-    def parked_ids(self) -> list[Any]:
-        """Return the ids only."""
-        return [source_id for source_id, _ in self.parked]
-
 
 @dataclass(frozen=True, slots=True)
 class _Flush:
@@ -128,13 +123,6 @@ class PlanWriter:
                     half = len(part) // 2
                     waiting += [part[half:], part[:half]]
         return planned
-
-    async def works_at_all(self, declaration: Declaration, now: datetime) -> bool:
-        """Whether the task could be planned for some document."""
-        try:
-            return await self._try_without_documents(_Flush(declaration, now, 0))
-        except TaskBrokenError:
-            return False
 
     async def rearm_all(
         self, declaration: Declaration, at: Timestamp, now: datetime, term: int

@@ -1,4 +1,4 @@
-"""Signals that stop a worker process."""
+"""The event loop of a worker process, and the signals that stop it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from monque_core import Monque, MonqueError
-from monque_core.signals import on_first_signal
+from monque_core import Monque, MonqueError, process
+from monque_core.process import on_first_signal
 from tests.support.quarantine import Quarantine
 from tests.support.stored import count_by_status, stored
 from tests.support.waiting import eventually
@@ -21,6 +21,34 @@ if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
 
     from monque_core import Job
+
+
+async def kind() -> str:
+    return type(asyncio.get_running_loop()).__module__.split(".")[0]
+
+
+def test_is_uvloop_if_it_is_installed() -> None:
+    pytest.importorskip("uvloop")
+    assert process.run(kind()) == "uvloop"
+
+
+def test_is_asyncio_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    assert process.run(kind()) == "asyncio"
+
+
+def test_an_error_of_the_program_has_nothing_to_do_with_a_missing_uvloop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fail() -> None:
+        raise ValueError("of the program")
+
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    with pytest.raises(ValueError, match="of the program") as raised:
+        process.run(fail())
+
+    assert raised.value.__context__ is None
+
 
 NUMBERS = [signal.SIGINT, signal.SIGTERM]
 
