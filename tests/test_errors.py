@@ -83,7 +83,7 @@ def test_an_invalid_cron_expression_says_why_and_shows_what_is_expected() -> Non
     assert str(error) == (
         "invalid cron expression '61 * * * *': 61 is no minute; "
         "five fields are expected (minute hour day month weekday), "
-        "for example '0 9 * * 1-5', or one of @yearly @monthly @weekly @daily @hourly"
+        "for example '0 9 * * 1-5', six with seconds in front, or a shorthand such as @daily"
     )
     assert error.expression == "61 * * * *"
 

@@ -178,7 +178,7 @@ async def test_a_signal_ends_a_start_that_waits_for_mongodb(shop: CommandLine) -
 async def test_what_cannot_run_is_reported_without_a_traceback(
     attribute: str, expected: str, shop: CommandLine
 ) -> None:
-    result = await shop("worker", f"shop.app:{attribute}")
+    result = await shop.process("worker", f"shop.app:{attribute}")
 
     assert result.code == 2
     assert expected in result.err

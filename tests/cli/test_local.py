@@ -21,7 +21,7 @@ async def test_runs_until_ctrl_c_and_keeps_its_data(monque: CommandLine) -> None
 
 
 async def test_without_a_mongod_it_says_what_to_do(monque: CommandLine) -> None:
-    result = await monque("local", MONQUE_MONGOD="/nowhere/mongod")
+    result = await monque.process("local", MONQUE_MONGOD="/nowhere/mongod")
 
     assert result.code == 3
     assert "MONQUE_MONGOD is '/nowhere/mongod'" in result.err

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
-from contextlib import redirect_stderr, redirect_stdout
-from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.testing import CliRunner
 
 from monque_core.cli.app import app
-from monque_core.cli.main import main
-from tests.support.command_line import Ended
+from tests.support.command_line import run_here
 
 if TYPE_CHECKING:
     from pymongo import AsyncMongoClient
@@ -71,7 +69,7 @@ class TestHelp:
         assert f"$ monque {command}" in result.output
 
     async def test_the_version_is_reported(self, monque: CommandLine) -> None:
-        result = await monque("--version")
+        result = await monque.process("--version")
 
         assert result.code == 0
         assert result.out.startswith("monque ")
@@ -118,9 +116,9 @@ class TestUsage:
         ],
     )
     def test_a_mistake_is_reported_and_ends_with_2(
-        self, arguments: list[str], expected: str, monkeypatch: pytest.MonkeyPatch
+        self, arguments: list[str], expected: str
     ) -> None:
-        result = main_in_process([*arguments], monkeypatch)
+        result = run_here(["--uri", NOWHERE, *arguments], os.environ)
 
         assert result.code == 2, result
         assert expected in result.err.replace("\n", " ")
@@ -212,16 +210,6 @@ class TestGlobalOptions:
         assert database_name not in await client.list_database_names()
 
 
-def main_in_process(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Ended:
-    """Run the command here, which is quick; nothing can be reached."""
-    monkeypatch.setattr(sys, "argv", ["monque", "--uri", NOWHERE, *arguments])
-    out, err = StringIO(), StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as end:
-        main()
-    assert isinstance(end.value.code, int)
-    return Ended(end.value.code, out.getvalue(), err.getvalue())
-
-
 # What is no UTF-8 on a command line, Python has as half of a surrogate pair.
 BROKEN = "a\udcff"
 
@@ -244,7 +232,6 @@ BROKEN = "a\udcff"
         ["reactive", "list", "--error", BROKEN],
         ["reactive", "list", "--source-id", f'"{BROKEN}"'],
         ["reactive", "reconcile", BROKEN],
-        ["worker", f"{BROKEN}:monque"],
     ],
     ids=lambda arguments: ascii(" ".join(arguments)),
 )
@@ -255,12 +242,19 @@ async def test_what_is_not_a_utf_8_is_refused(arguments: list[str], monque: Comm
     assert r"\udcff" in result.err
 
 
+async def test_a_target_that_is_not_utf_8_is_refused(monque: CommandLine) -> None:
+    result = await monque.process("worker", f"{BROKEN}:monque")
+
+    assert result.code == 2
+    assert r"\udcff" in result.err
+
+
 async def test_a_terminal_of_another_encoding_does_not_end_a_command(
     monque: CommandLine, queue: Monque
 ) -> None:
     await queue.enqueue("送信", None)
 
-    result = await monque("jobs", "list", PYTHONIOENCODING="latin-1")
+    result = await monque.process("jobs", "list", PYTHONIOENCODING="latin-1")
 
     assert result.code == 0
     assert r"\u9001\u4fe1" in result.out

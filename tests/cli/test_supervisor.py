@@ -212,7 +212,7 @@ async def test_children_end_when_their_supervisor_is_killed(monque: CommandLine)
 
 
 async def test_a_mistake_that_no_restart_mends_ends_all(monque: CommandLine) -> None:
-    result = await monque("worker", "shop:monqeu", "--processes", "2")
+    result = await monque.process("worker", "shop:monqeu", "--processes", "2")
 
     assert result.code == 2
     assert "did you mean 'monque'?" in result.err

@@ -86,7 +86,7 @@ async def test_it_says_at_once_that_it_waits_for_a_server(
 
 async def test_no_connection_ends_with_3(monque: CommandLine) -> None:
     nowhere = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=100"
-    result = await monque("worker", "shop:monque", MONQUE_URI=nowhere)
+    result = await monque.process("worker", "shop:monque", MONQUE_URI=nowhere)
 
     assert result.code == 3
     assert "cannot be reached" in result.err

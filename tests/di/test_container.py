@@ -496,9 +496,10 @@ class TestAStartThatFails:
             with pytest.raises(MonqueConnectionError, match="another live instance"):
                 async with lifespan(container):
                     pytest.fail("it started")
-            assert not leftovers.tasks
-            assert not leftovers.threads
             assert await _leases(db) == ["taken"]
+        # The other instance creates tasks as well while it runs.
+        assert not leftovers.tasks
+        assert not leftovers.threads
         async with lifespan(container):
             assert await _leases(db) == ["taken"]
         assert await _leases(db) == []

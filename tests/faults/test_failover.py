@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 COUNT = 200
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def replicas() -> Iterator[LocalMongo]:
+    """Yield a replica set; each test leaves all its nodes running."""
     with LocalMongo(replicas=3) as mongo:
         yield mongo
 
@@ -38,6 +39,29 @@ async def primary_of(client: AsyncMongoClient[dict[str, Any]], replicas: LocalMo
     assert address is not None
     (node,) = [node for node in replicas.nodes if node.port == address[1]]
     return node
+
+
+async def test_an_unconfirmed_claim_counts_only_with_a_majority(
+    replicas: LocalMongo,
+) -> None:
+    async with AsyncMongoClient[dict[str, Any]](replicas.uri) as client:
+        await put(client.majority, a_job())
+        # Without majority acknowledgment: the state in which a lost reply may leave a claim.
+        store = await open_store(client.get_database("majority", write_concern=WriteConcern(1)))
+        primary = await primary_of(client, replicas)
+        others = [node for node in replicas.nodes if node is not primary]
+        token = ObjectId()
+        for node in others:
+            node.suspend()
+        try:
+            claimed = await store.queue.claim_first("send-email", token, NOW)
+            read_back = await store.queue.claimed_with(token, NOW)
+        finally:
+            for node in others:
+                node.resume()
+        assert isinstance(claimed, Job)
+        assert read_back == []
+        assert await eventually(lambda: store.queue.claimed_with(token, NOW)) == [claimed]
 
 
 async def test_every_job_runs_and_is_settled_when_the_primary_dies(
@@ -73,31 +97,9 @@ async def test_every_job_runs_and_is_settled_when_the_primary_dies(
             await producing
             for instance in instances:
                 await instance.run_until_idle()
+        await asyncio.to_thread(primary.start)
 
         jobs = await stored_jobs(db)
         assert len(jobs) >= COUNT
         assert {job.status for job in jobs} == {"completed"}
         assert {job.id for job in jobs} == set(runs)
-
-
-async def test_an_unconfirmed_claim_counts_only_with_a_majority(
-    replicas: LocalMongo,
-) -> None:
-    async with AsyncMongoClient[dict[str, Any]](replicas.uri) as client:
-        await put(client.failover, a_job())
-        # Without majority acknowledgment: the state in which a lost reply may leave a claim.
-        store = await open_store(client.get_database("failover", write_concern=WriteConcern(1)))
-        primary = await primary_of(client, replicas)
-        others = [node for node in replicas.nodes if node is not primary]
-        token = ObjectId()
-        for node in others:
-            node.suspend()
-        try:
-            claimed = await store.queue.claim_first("send-email", token, NOW)
-            read_back = await store.queue.claimed_with(token, NOW)
-        finally:
-            for node in others:
-                node.resume()
-        assert isinstance(claimed, Job)
-        assert read_back == []
-        assert await eventually(lambda: store.queue.claimed_with(token, NOW)) == [claimed]

@@ -140,8 +140,8 @@ async def test_among_several_instances_one_reports_each_document(
     for monque in instances:
         monque.worker("work", run, concurrency=5)
     async with instances[0], instances[1], instances[2]:
-        for one in heard:
-            await one.reach("changestream:connected")
+        # Two of them listen for changes, the third one is on standby.
+        await eventually(lambda: sum(one.follows_changes for one in heard) == 2)
         # Stale ones, too: all instances search for them and find them at the same time.
         stale = [{**document, "_id": ObjectId(), "status": "processing"} for document in garbage]
         await jobs_in(db).insert_many([*garbage, *stale])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monque_core.scheduler.claim_plan import (
@@ -39,6 +39,9 @@ def is_suspect(candidate: Due) -> bool:
     return candidate.is_suspect
 
 
+quick = settings(max_examples=40)
+
+
 def name_snapshots(name: str) -> st.SearchStrategy[NameSnapshot]:
     return st.builds(
         NameSnapshot,
@@ -53,7 +56,8 @@ def name_snapshots(name: str) -> st.SearchStrategy[NameSnapshot]:
     )
 
 
-NAMES = st.integers(0, 40).flatmap(
+# More names than one look serves, in some examples.
+NAMES = st.integers(0, LARGEST_LOOK_PER_NAME + 5).flatmap(
     lambda count: st.tuples(*(name_snapshots(f"name-{number}") for number in range(count)))
 )
 SNAPSHOTS = st.builds(
@@ -157,6 +161,7 @@ class TestPlan:
 
         assert set(plan.limits) == {"free"}
 
+    @quick
     @given(SNAPSHOTS)
     def test_never_goes_over_a_limit(self, snapshot: Snapshot) -> None:
         plan = plan_claim(snapshot)
@@ -178,6 +183,7 @@ class TestPlan:
             if one.next_is_recovered or (one.run_seconds is None and snapshot.instance is None):
                 assert demand.limit <= one.free - one.prefetched
 
+    @quick
     @given(SNAPSHOTS)
     def test_work_is_conserved(self, snapshot: Snapshot) -> None:
         plan = plan_claim(snapshot)
@@ -196,6 +202,7 @@ class TestPlan:
             smallest_large_claim = 100
             assert plan.total >= min(smallest_large_claim, sum(could_start.values()))
 
+    @quick
     @given(SNAPSHOTS)
     def test_no_name_starves(self, snapshot: Snapshot) -> None:
         # A name that was claimed from goes to the end of the queue. Each name with a free slot

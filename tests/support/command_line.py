@@ -1,4 +1,4 @@
-"""The `monque` command, run as a user runs it."""
+"""The `monque` command, in a process of its own or, which is quicker, in that of the tests."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ import os
 import re
 import signal
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import BytesIO, StringIO, TextIOWrapper
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
+from unittest import mock
 
+from monque_core.cli.main import main
 from tests.support.patience import PATIENCE
 from tests.support.tally import Tally
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -22,6 +28,8 @@ COMMAND = (
     *(sys.executable, "-W", "error", "-W", "ignore::ResourceWarning"),
     *("-m", "monque_core.cli"),
 )
+_ONE_AT_A_TIME = Lock()
+"""A command in this process uses its arguments, environment and standard streams."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +57,29 @@ class CommandLine:
         } | {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", **variables}
 
     async def __call__(self, *arguments: str, typed: str = "", **variables: str) -> Ended:
-        """Run a command to its end; assert that it prints neither a traceback nor colors."""
+        """Run a command to its end in a thread; assert that it prints no colors.
+
+        Starting a process takes half a second. Only commands that wait for signals, import from the
+        current directory, or depend on the start of Python need one.
+        """
+        environment = self.environment | variables
+        ended = await asyncio.to_thread(run_here, arguments, environment, typed)
+        assert "\x1b" not in ended.out + ended.err
+        return ended
+
+    async def process(self, *arguments: str, **variables: str) -> Ended:
+        """Run a command to its end in a process; assert that it prints no traceback or colors."""
         process = await asyncio.create_subprocess_exec(
             *COMMAND,
             *arguments,
             cwd=self.directory,
             env=self.environment | variables,
-            stdin=asyncio.subprocess.PIPE,
+            stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
         try:
-            out, err = await process.communicate(typed.encode())
+            out, err = await process.communicate()
         finally:
             if process.returncode is None:
                 process.kill()
@@ -149,3 +168,29 @@ class Running:
         assert process.stdout is not None
         async for line in process.stdout:
             self.lines.add(line.decode())
+
+
+def run_here(arguments: Sequence[str], environment: Mapping[str, str], typed: str = "") -> Ended:
+    """Run a command to its end in this thread; an unexpected exception is raised."""
+    out = TextIOWrapper(BytesIO(), encoding="utf-8", write_through=True)
+    err = TextIOWrapper(BytesIO(), encoding="utf-8", errors="backslashreplace", write_through=True)
+    with (
+        _ONE_AT_A_TIME,
+        mock.patch.object(sys, "argv", ["monque", *arguments]),
+        mock.patch.object(sys, "stdin", StringIO(typed)),
+        mock.patch.dict(os.environ, environment, clear=True),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+    assert isinstance(code, int)
+    return Ended(code, _written(out), _written(err))
+
+
+def _written(stream: TextIOWrapper) -> str:
+    raw = stream.buffer
+    assert isinstance(raw, BytesIO)
+    return raw.getvalue().decode()

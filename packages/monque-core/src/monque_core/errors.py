@@ -54,7 +54,7 @@ class InvalidCronError(MonqueError, ValueError):
         super().__init__(
             f"invalid cron expression {brief_repr(expression)}: {cut(reason, _LONGEST_REASON)}; "
             "five fields are expected (minute hour day month weekday), "
-            "for example '0 9 * * 1-5', or one of @yearly @monthly @weekly @daily @hourly"
+            "for example '0 9 * * 1-5', six with seconds in front, or a shorthand such as @daily"
         )
         self.expression = expression
 
