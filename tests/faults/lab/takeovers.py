@@ -1,0 +1,82 @@
+"""How soon jobs were claimed whose first listener was faulty."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from statistics import quantiles
+from typing import TYPE_CHECKING
+
+from tests.faults.lab.fault_timeline import MACHINE_FAULTS
+from tests.faults.lab.times import SECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tests.faults.lab.history import History
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """A job that was stored while its first listener was faulty."""
+
+    job: str
+    kind: str
+    affected: Sequence[str]
+    """The processes with the fault."""
+    claimed_by: str
+    seconds: float
+    """From its insert to its claim by the server's clock, infinity if it was never claimed."""
+    stalled_seconds: float
+    """For how long the machine kept processes from running meanwhile."""
+
+
+def takeovers(history: History) -> Iterator[Takeover]:
+    """Yield the jobs of all trials."""
+    for note in history.of("trial"):
+        details = note.details
+        document = history.documents[details["job"]]
+        stored = document.writes[0].at
+        claims = [write for write in document.writes if write.is_claim]
+        claimed = claims[0].at if claims else math.inf
+        owner = history.owner(claims[0].after or {}) if claims else ""
+        yield Takeover(
+            details["job"],
+            details["kind"],
+            details["affected"],
+            owner,
+            (claimed - stored) / SECOND,
+            _stalled(history, stored, claimed),
+        )
+
+
+def percentiles(history: History) -> dict[str, dict[str, float]]:
+    """Return the milliseconds until a claim, by kind of fault."""
+    by_kind: defaultdict[str, list[float]] = defaultdict(list)
+    for one in takeovers(history):
+        by_kind[one.kind].append(1000 * one.seconds)
+    return {
+        f"ms until the claim ({kind})": {
+            "n": len(times),
+            "p50": _percentile(times, 50),
+            "p99": _percentile(times, 99),
+            "max": max(times),
+        }
+        for kind, times in by_kind.items()
+    }
+
+
+def _percentile(times: Sequence[float], percent: int) -> float:
+    if len(times) == 1 or math.inf in times:
+        return max(times)
+    return round(quantiles(times, n=100, method="inclusive")[percent - 1], 1)
+
+
+def _stalled(history: History, since: int, until: float) -> float:
+    """Return for how long in all processes were starved, or MongoDB was slow, between the two."""
+    return sum(
+        max(0.0, min(fault.ended, until) - max(fault.began, since)) / SECOND
+        for fault in history.faults
+        if fault.kind in MACHINE_FAULTS
+    )
