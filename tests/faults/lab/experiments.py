@@ -153,6 +153,16 @@ async def soak(
         return await lab.finish(*_WITHOUT_A_FAULT, no_process_leaks)
 
 
+def _polling(seconds: float) -> dict[str, Any]:
+    """Return the options of workers that poll this often while others listen for them."""
+    return {
+        "poll_interval": _NEVER,
+        "safety_poll_interval": seconds,
+        # With it, a job may be prefetched behind one that runs for long.
+        "instance_concurrency": None,
+    }
+
+
 async def listeners(
     mongo: LocalMongo,
     seed: int,
@@ -164,9 +174,7 @@ async def listeners(
 
     Nobody finds them by a poll.
     """
-    async with Lab(
-        mongo, seed, variant=variant, poll_interval=_NEVER, safety_poll_interval=_NEVER
-    ) as lab:
+    async with Lab(mongo, seed, variant=variant, **_polling(_NEVER)) as lab:
         lab.processes.start_workers(_TEAM)
         team = ListenerTrials(lab, _TEAM)
         for _ in range(trials):
@@ -182,9 +190,7 @@ async def lost_listeners(
 ) -> Report:
     """Kill both listeners at once: a safety poll finds the job, and others take the seats."""
     poll = 2
-    async with Lab(
-        mongo, seed, variant=variant, poll_interval=_NEVER, safety_poll_interval=poll
-    ) as lab:
+    async with Lab(mongo, seed, variant=variant, **_polling(poll)) as lab:
         lab.processes.start_workers(_TEAM)
         team = ListenerTrials(lab, _TEAM)
         for _ in range(trials):

@@ -26,6 +26,8 @@ _SETTLED_SECONDS = 0.5
 _READY_SECONDS = 120.0
 _GIVE_UP_SECONDS = 15.0
 _BUSY_SECONDS = 20.0
+_RUN_SECONDS = 0.2
+"""Long enough that none is prefetched behind one that runs for long."""
 
 
 class ListenerTrials:
@@ -52,7 +54,7 @@ class ListenerTrials:
             due_at = _due_at(next(iter(affected)), listeners)
             for member in affected.values():
                 await stack.enter_async_context(self._faulty(kind, member))
-            (job,) = await self._lab.enqueue_many(NAME, [{}], run_at=due_at)
+            (job,) = await self._lab.enqueue_many(NAME, [{"seconds": _RUN_SECONDS}], run_at=due_at)
             self._lab.recorder.note(
                 "trial",
                 kind=kind,

@@ -1,4 +1,4 @@
-"""How soon jobs were claimed whose first listener was faulty."""
+"""How soon jobs were started whose first listener was faulty."""
 
 from __future__ import annotations
 
@@ -25,34 +25,41 @@ class Takeover:
     kind: str
     affected: Sequence[str]
     """The processes with the fault."""
-    claimed_by: str
+    started_by: str
     seconds: float
-    """From its insert to its claim by the server's clock, infinity if it was never claimed."""
+    """From its insert to the claim of its first run by the server's clock, infinity if it never
+    ran."""
     stalled_seconds: float
     """For how long the machine kept processes from running meanwhile."""
 
 
 def takeovers(history: History) -> Iterator[Takeover]:
     """Yield the jobs of all trials."""
+    runs = history.runs_by_job()
     for note in history.of("trial"):
         details = note.details
         document = history.documents[details["job"]]
         stored = document.writes[0].at
-        claims = [write for write in document.writes if write.is_claim]
-        claimed = claims[0].at if claims else math.inf
-        owner = history.owner(claims[0].after or {}) if claims else ""
+        # A claim may be given back without a run.
+        run = next(iter(runs.get(details["job"], [])), None)
+        claims = [
+            write.at
+            for write in document.writes
+            if write.is_claim and run is not None and write.token_after == run.token
+        ]
+        claimed = claims[0] if claims else math.inf
         yield Takeover(
             details["job"],
             details["kind"],
             details["affected"],
-            owner,
+            run.process if run is not None else "",
             (claimed - stored) / SECOND,
             _stalled(history, stored, claimed),
         )
 
 
 def percentiles(history: History) -> dict[str, dict[str, float]]:
-    """Return the milliseconds until a claim, by kind of fault."""
+    """Return the milliseconds until the claim, by kind of fault."""
     by_kind: defaultdict[str, list[float]] = defaultdict(list)
     for one in takeovers(history):
         by_kind[one.kind].append(1000 * one.seconds)
@@ -74,7 +81,7 @@ def _percentile(times: Sequence[float], percent: int) -> float:
 
 
 def _stalled(history: History, since: int, until: float) -> float:
-    """Return for how long in all processes were starved, or MongoDB was slow, between the two."""
+    """Return for how long processes were starved, or MongoDB was slow, between the two."""
     return sum(
         max(0.0, min(fault.ended, until) - max(fault.began, since)) / SECOND
         for fault in history.faults

@@ -86,7 +86,7 @@ def processes_are_stopped(count: int) -> Callable[[History], Iterator[str]]:
 
 
 def jobs_are_taken_over(seconds: float) -> Callable[[History], Iterator[str]]:
-    """Return a rule: a job whose first listener is faulty is soon claimed by another instance.
+    """Return a rule: a job whose first listener is faulty is soon started by another instance.
 
     The time does not count for which the machine kept processes from running.
     """
@@ -94,9 +94,9 @@ def jobs_are_taken_over(seconds: float) -> Callable[[History], Iterator[str]]:
     def faulty_listeners_are_covered(history: History) -> Iterator[str]:
         for one in takeovers(history):
             if one.seconds > seconds + one.stalled_seconds:
-                yield f"{one.job} was claimed after {one.seconds:.1f} s ({one.kind})"
-            elif one.claimed_by in one.affected:
-                yield f"{one.job} was claimed by {one.claimed_by} in spite of its fault"
+                yield f"{one.job} was started after {one.seconds:.1f} s ({one.kind})"
+            elif one.started_by in one.affected:
+                yield f"{one.job} was started by {one.started_by} in spite of its fault"
 
     return faulty_listeners_are_covered
 
