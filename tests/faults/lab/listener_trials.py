@@ -24,7 +24,7 @@ SEATS: Final = 2
 _LOOK_GAP = 0.02
 _SETTLED_SECONDS = 0.5
 _READY_SECONDS = 120.0
-_GIVE_UP_SECONDS = 15.0
+_GIVE_UP_SECONDS = 30.0
 _BUSY_SECONDS = 20.0
 _RUN_SECONDS = 0.2
 """Long enough that none is prefetched behind one that runs for long."""

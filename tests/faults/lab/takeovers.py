@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import quantiles
 from typing import TYPE_CHECKING
 
-from tests.faults.lab.fault_timeline import MACHINE_FAULTS
+from tests.faults.lab.fault_timeline import MACHINE_FAULTS, total_time
 from tests.faults.lab.times import SECOND
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Takeover:
     """From its insert to the claim of its first run by the server's clock, infinity if it never
     ran."""
     stalled_seconds: float
-    """For how long the machine kept processes from running meanwhile."""
+    """For how long the machine kept the slowest other process from running meanwhile."""
 
 
 def takeovers(history: History) -> Iterator[Takeover]:
@@ -54,7 +54,7 @@ def takeovers(history: History) -> Iterator[Takeover]:
             details["affected"],
             run.process if run is not None else "",
             (claimed - stored) / SECOND,
-            _stalled(history, stored, claimed),
+            _stalled(history, details["affected"], stored, claimed),
         )
 
 
@@ -80,10 +80,14 @@ def _percentile(times: Sequence[float], percent: int) -> float:
     return round(quantiles(times, n=100, method="inclusive")[percent - 1], 1)
 
 
-def _stalled(history: History, since: int, until: float) -> float:
-    """Return for how long processes were starved, or MongoDB was slow, between the two."""
-    return sum(
-        max(0.0, min(fault.ended, until) - max(fault.began, since)) / SECOND
-        for fault in history.faults
-        if fault.kind in MACHINE_FAULTS
-    )
+def _stalled(history: History, affected: Sequence[str], since: int, until: float) -> float:
+    """Return for how long any process without the fault was starved, or MongoDB was slow.
+
+    A process that was frozen was starved, too, which excuses nobody else.
+    """
+    spans: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for fault in history.faults:
+        is_here = fault.began <= until and fault.ended >= since
+        if is_here and fault.kind in MACHINE_FAULTS and fault.target not in affected:
+            spans[fault.target].append((max(fault.began, since), min(fault.ended, until)))
+    return max((total_time(sorted(one)) for one in spans.values()), default=0.0) / SECOND

@@ -70,7 +70,8 @@ class Cluster(Loop):
         self._is_hearing = False
         self._is_decided = asyncio.Event()
         self._has_left = False
-        self._joining = asyncio.Lock()
+        self._seating = asyncio.Lock()
+        """Held while seats are read or taken, so that `_listeners` is what was read last."""
         self._inviter: str | None = None
         self._overdue: datetime | None = None
         self._chance = asyncio.Event()
@@ -121,11 +122,12 @@ class Cluster(Loop):
         overdue, self._overdue = self._overdue, None
         if asyncio.get_running_loop().time() < self._rests_until:
             return False
-        pool = await self._join()
-        await self._seats.keep(pool)
-        before = self._listeners
-        seating = await self._seats.take(pool, over=inviter, overdue=overdue)
-        self._set_listeners(seating.listening)
+        async with self._seating:
+            pool = await self._join()
+            await self._seats.keep(pool)
+            before = self._listeners
+            seating = await self._seats.take(pool, over=inviter, overdue=overdue)
+            self._set_listeners(seating.listening)
         if self.is_listener:
             self._misses = 0
             # Who was evicted may be alive.
@@ -155,9 +157,10 @@ class Cluster(Loop):
             return
         self._has_left = for_good
         # Whatever is known here: a stop may have cut off the reply to taking a seat.
-        if await self._seats.leave(for_good=for_good):
-            others = [one.instance_id for one in await self._seats.listeners(self._pool)]
-            self._set_listeners(others)
+        async with self._seating:
+            had_seat = await self._seats.leave(for_good=for_good)
+            others = await self._read_listeners() if had_seat or self.is_listener else []
+        if had_seat:
             invited = await self._seats.standby(self._pool, _INVITED)
             if others or invited:
                 # Where nobody listens any more, everybody has to know.
@@ -195,14 +198,15 @@ class Cluster(Loop):
         if self._misses < _MISSES_TO_EVICT or not self.is_listener:
             return
         self._misses = 0
-        evicted = [
-            other
-            for other in await self._seats.listeners(self._pool)
-            if other.instance_id != self._id
-        ]
-        for other in evicted:
-            await self._seats.evict(other)
-        self._set_listeners([self._id])
+        async with self._seating:
+            evicted = [
+                other
+                for other in await self._seats.listeners(self._pool)
+                if other.instance_id != self._id
+            ]
+            for other in evicted:
+                await self._seats.evict(other)
+            await self._read_listeners()
         invited = await self._seats.standby(self._pool, _INVITED)
         await self._send("vacancy", [*(other.instance_id for other in evicted), *invited])
 
@@ -235,7 +239,8 @@ class Cluster(Loop):
         try:
             tail = await self._signals.open(self._id)
             try:
-                await self._join()
+                async with self._seating:
+                    await self._join()
                 self._set_hearing(is_hearing=True)
                 yield tail
             finally:
@@ -275,22 +280,25 @@ class Cluster(Loop):
 
     async def _refresh(self) -> None:
         """Read again who listens."""
-        was_listener = self.is_listener
-        listening = await self._seats.listeners(self._pool)
-        self._set_listeners([one.instance_id for one in listening])
+        async with self._seating:
+            was_listener = self.is_listener
+            await self._read_listeners()
         if was_listener and not self.is_listener:
             # Whoever has taken the seat, or took it away, had a reason.
             self._rests_until = asyncio.get_running_loop().time() + _SECONDS_OF_REST
             self._seat_is_lost.set()
 
+    async def _read_listeners(self) -> Sequence[str]:
+        listening = [one.instance_id for one in await self._seats.listeners(self._pool)]
+        self._set_listeners(listening)
+        return listening
+
     async def _join(self) -> str:
-        # Not twice at a time: entering gives up a seat that was taken meanwhile.
-        async with self._joining:
-            pool = pool_of(self._names())
-            if pool != self._pool and not self._has_left:
-                await self._seats.join(pool)
-                self._pool = pool
-            return pool
+        pool = pool_of(self._names())
+        if pool != self._pool and not self._has_left:
+            await self._seats.join(pool)
+            self._pool = pool
+        return pool
 
     def _forget_pool(self) -> None:
         """Belong to no pool until the next try for a seat."""
