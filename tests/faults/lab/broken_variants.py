@@ -231,16 +231,20 @@ def _no_backup() -> None:
     def only_first(self: Wakeups, name: str, at: Any, count: int = 1) -> None:
         """Leave it to others."""
 
+    async def nobody(self: Cluster) -> None:
+        """Leave the seats of dead listeners, too."""
+
     _replace(Wakeups, "arrived", only_first)
+    _replace(Cluster, "check", nobody)
 
 
 def _standby_never_woken() -> None:
-    """Wake nobody while due work finds no slot."""
+    """Send no signal to anyone."""
 
-    async def nobody(self: Cluster, names: Any, count: int) -> bool:
-        return True
+    async def nothing(self: Cluster, kind: Any, to: Any, names: Any = ()) -> None:
+        """Leave it to polls."""
 
-    _replace(Cluster, "call", nobody)
+    _replace(Cluster, "_send", nothing)
 
 
 def _seats_kept_for_ever() -> None:
