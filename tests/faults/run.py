@@ -38,6 +38,8 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "drain": lambda mongo, seed, _: experiments.drain(mongo, seed, 100_000),
     "rolling-restart": lambda mongo, seed, _: experiments.rolling_restart(mongo, seed, rounds=3),
+    "listeners": lambda mongo, seed, _: experiments.listeners(mongo, seed, trials=5),
+    "lost-listeners": lambda mongo, seed, _: experiments.lost_listeners(mongo, seed, trials=3),
     "soak": lambda mongo, seed, seconds: experiments.soak(mongo, seed, seconds),
 }
 

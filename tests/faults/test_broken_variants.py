@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from tests.faults.lab.broken_variants import BROKEN_VARIANTS
-from tests.faults.lab.experiments import broken_variant
+from tests.faults.lab.experiments import broken_variant, listeners, lost_listeners
 
 if TYPE_CHECKING:
     from monque_core import LocalMongo
@@ -73,3 +73,20 @@ async def test_the_checker_finds_every_broken_variant(mongo: LocalMongo, variant
 async def test_the_checker_finds_no_violation_in_the_unmodified_monque(mongo: LocalMongo) -> None:
     report = await broken_variant(mongo, None, ("freeze", "stop", "garbage"))
     assert not report.violations, report
+
+
+@pytest.mark.parametrize(
+    ("variant", "kind"), [("no backup", "freeze"), ("standby never woken", "all busy")]
+)
+async def test_the_checker_finds_jobs_that_wait_for_a_faulty_listener(
+    mongo: LocalMongo, variant: str, kind: str
+) -> None:
+    report = await listeners(mongo, seed=3, kinds=[kind], variant=variant)
+    assert "faulty_listeners_are_covered" in {violation.rule for violation in report.violations}
+    report.delete_records()
+
+
+async def test_the_checker_finds_seats_that_dead_listeners_keep(mongo: LocalMongo) -> None:
+    report = await lost_listeners(mongo, seed=3, variant="seats kept for ever")
+    assert "lost_listeners_are_replaced" in {violation.rule for violation in report.violations}
+    report.delete_records()

@@ -44,6 +44,18 @@ async def test_a_full_queue_is_drained_while_workers_are_killed(mongo: LocalMong
     assert report.summary["calls"] == {"enqueue_many": 1}
 
 
+async def test_a_faulty_listener_is_covered_by_others(mongo: LocalMongo) -> None:
+    report = await experiments.listeners(mongo, seed=6)
+    assert not report.violations, report
+    assert report.summary["faults"]["kill"] == 1
+
+
+async def test_listeners_that_are_all_lost_are_replaced(mongo: LocalMongo) -> None:
+    report = await experiments.lost_listeners(mongo, seed=7)
+    assert not report.violations, report
+    assert report.summary["faults"]["kill"] == 2
+
+
 async def test_a_rolling_restart_fails_no_enqueue_and_loses_no_claim(mongo: LocalMongo) -> None:
     report = await experiments.rolling_restart(mongo, seed=4)
     assert not report.violations, report

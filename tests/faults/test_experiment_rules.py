@@ -12,6 +12,8 @@ from tests.faults.lab.rules.experiments import (
     all_jobs_complete,
     every_call_is_answered,
     every_fault_is_injected,
+    jobs_are_taken_over,
+    lost_listeners_are_replaced,
     no_claim_is_lost,
     no_outage_is_reported,
     processes_are_stopped,
@@ -74,6 +76,29 @@ def stopped_during(kind: str) -> Scenario:
     return stopped
 
 
+def trial(started_by: str, *, seconds: float, stalled: float = 0) -> Scenario:
+    def stored_for_a_faulty_listener(history: HistoryBuilder) -> None:
+        history.up("w2")
+        history.fault("w1", "freeze", seconds=1)
+        history.enqueue("job")
+        history.note("lab", "trial", kind="freeze", job="job", affected=["w1"], first="w1")
+        history.wait(seconds - stalled)
+        if stalled:
+            history.fault("w2", "starved", seconds=stalled)
+        history.run("job", "t", started_by)
+
+    return stored_for_a_faulty_listener
+
+
+def trial_without_a_run(history: HistoryBuilder) -> None:
+    history.enqueue("job", nextRunAt=history.time(1000))
+    history.note("lab", "trial", kind="freeze", job="job", affected=["w1"], first="w1")
+
+
+def seats_of_the_dead(history: HistoryBuilder) -> None:
+    history.note("lab", "seats not taken", seconds=60)
+
+
 def no_work(history: HistoryBuilder) -> None:
     history.request_stop("w1")
     history.exit_cleanly("w1")
@@ -91,6 +116,9 @@ def no_work(history: HistoryBuilder) -> None:
         (every_fault_is_injected(["cut"]), stopped_during("cut"), no_work),
         (every_fault_is_injected(["cut"]), stopped_during("cut"), stopped_during("")),
         (processes_are_stopped(1), no_work, one_job),
+        (jobs_are_taken_over(5), trial("w2", seconds=0.1), trial("w2", seconds=6)),
+        (jobs_are_taken_over(5), trial("w2", seconds=6, stalled=2), trial("w1", seconds=0.1)),
+        (lost_listeners_are_replaced, one_job, seats_of_the_dead),
     ],
 )
 def test_a_rule_accepts_or_rejects_a_history(
@@ -102,3 +130,11 @@ def test_a_rule_accepts_or_rejects_a_history(
         scenario(history)
         broken = {violation.rule for violation in check(history.build(), rule)}
         assert broken == (set() if is_accepted else {rule.__name__}), scenario.__name__
+
+
+def test_a_trial_whose_job_never_runs_is_a_violation() -> None:
+    history = HistoryBuilder()
+    history.up("w1")
+    trial_without_a_run(history)
+    rule = jobs_are_taken_over(5)
+    assert {violation.rule for violation in check(history.build(), rule)} >= {rule.__name__}

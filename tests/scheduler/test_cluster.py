@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pymongo import AsyncMongoClient
 
 from monque_core import Monque
 from monque_core.scheduler import cluster as cluster_module
+from monque_core.scheduler import pipeline
 from monque_core.scheduler.backup import Backup
 from monque_core.scheduler.listener import Listener
 from tests.support.commands import CommandLog
 from tests.support.happenings import Happenings
-from tests.support.polling import NO_POLLS
+from tests.support.polling import NO_POLLS, Polling
 from tests.support.tally import Tally
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
-    from datetime import datetime
 
     import pytest
     from pymongo.asynchronous.database import AsyncDatabase
@@ -41,10 +42,15 @@ class Team:
         self.may_end.set()
 
     async def join(
-        self, db: Any, *, names: Iterable[str] = ("work",), concurrency: int = 5
+        self,
+        db: Any,
+        *,
+        names: Iterable[str] = ("work",),
+        concurrency: int = 5,
+        polling: Polling = NO_POLLS,
     ) -> Monque:
         """Start another instance, and wait until it knows its part."""
-        monque = Monque(db, **NO_POLLS)
+        monque = Monque(db, **polling)
 
         async def work(job: Job[int]) -> None:
             self.starts.add((monque, job.data))
@@ -328,3 +334,165 @@ async def test_a_check_of_what_another_was_to_claim_is_made_once_for_many(
         await members.starts.reach(500)
 
         assert len(checked) < 100
+
+
+async def test_a_listener_offers_the_seat_of_one_that_died(
+    any_db: AnyDatabase, db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    async with team() as members:
+        for _ in range(3):
+            await members.join(any_db)
+        dead, survivor = members.listeners()
+        (third,) = members.standby()
+        await db["monque_jobs_meta"].update_one(
+            {"_id": f"instance:{dead.scheduler_instance_id}"},
+            {"$set": {"expiresAt": datetime.now(UTC) - timedelta(minutes=1)}},
+        )
+        await cluster_of(survivor).check()
+
+        await eventually(lambda: cluster_of(third).is_listener)
+        # Its lease has expired, but it is alive after all, and is told.
+        await eventually(lambda: not cluster_of(dead).is_listener)
+
+
+async def test_an_instance_on_standby_replaces_listeners_that_leave_work(
+    any_db: AnyDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "_OVERDUE", timedelta(0))
+
+    def deaf(self: Listener, change: object) -> None:
+        """Pass over an event."""
+
+    async with team() as members:
+        listeners = [await members.join(any_db) for _ in range(2)]
+        others = [
+            await members.join(any_db, polling={"poll_interval": 3600, "safety_poll_interval": 0.2})
+            for _ in range(2)
+        ]
+        with monkeypatch.context() as patch:
+            patch.setattr(Listener, "_take", deaf)
+            await Monque(any_db).enqueue("work", 1)
+            await members.starts.reach(1)
+
+        assert members.started_by()[0] in others
+        await eventually(lambda: set(members.listeners()) == set(others))
+        assert set(members.standby()) == set(listeners)
+
+
+async def test_a_full_name_wakes_those_on_standby_while_other_names_have_slots(
+    any_db: AnyDatabase,
+) -> None:
+    async with team() as members:
+        members.may_end.clear()
+        for _ in range(4):
+            await members.join(any_db, names=["full", "free"], concurrency=1)
+        producer = Monque(any_db)
+        for number in range(4):
+            await producer.enqueue("full", number)
+            await members.starts.reach(number + 1)
+
+        assert set(members.started_by()) == set(members.members)
+        members.may_end.set()
+
+
+async def test_a_vacancy_is_remembered_by_an_instance_that_is_busy(
+    any_db: AnyDatabase,
+) -> None:
+    async with team() as members:
+        for _ in range(3):
+            await members.join(any_db)
+        (busy,) = members.standby()
+        cluster_of(busy)._load = lambda: 1.0
+        await members.listeners()[0].stop()
+
+        await eventually(lambda: cluster_of(busy).is_listener)
+
+
+async def test_a_stop_gives_back_a_seat_whose_grant_it_cut_off(any_db: AnyDatabase) -> None:
+    async with team() as members:
+        for _ in range(3):
+            await members.join(any_db)
+        leaving = members.listeners()[0]
+        cluster_of(leaving)._listeners = []
+        await leaving.stop()
+
+        await eventually(lambda: len(members.listeners()) == 2)
+
+
+async def test_an_instance_that_stops_is_woken_no_more(any_db: AnyDatabase) -> None:
+    async with team() as members:
+        members.may_end.clear()
+        for _ in range(3):
+            await members.join(any_db)
+        (leaving,) = members.standby()
+        seats = cluster_of(members.listeners()[0])._seats
+        pool = cluster_of(leaving)._pool
+        assert await seats.standby(pool, 3) == [leaving.scheduler_instance_id]
+        await leaving.enqueue("work", 1)
+        await members.starts.reach(1)
+        stopping = asyncio.create_task(leaving.stop())
+
+        async def is_gone() -> bool:
+            return not await seats.standby(pool, 3)
+
+        await eventually(is_gone)
+        assert not stopping.done()
+        members.may_end.set()
+        await stopping
+
+
+async def test_an_instance_whose_lease_was_deleted_enters_its_pool_again(
+    any_db: AnyDatabase, db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    async with team() as members:
+        for _ in range(3):
+            await members.join(any_db)
+        (standby,) = members.standby()
+        key = {"_id": f"instance:{standby.scheduler_instance_id}"}
+        # As the next heartbeat leaves it.
+        await db["monque_jobs_meta"].update_one(key, {"$unset": {"pool": ""}})
+        cluster_of(standby)._chance.set()
+
+        async def is_back() -> bool:
+            lease = await db["monque_jobs_meta"].find_one(key)
+            return lease is not None and "pool" in lease
+
+        await eventually(is_back)
+
+
+async def test_a_listener_that_gains_a_worker_leaves_its_seat_to_another(
+    any_db: AnyDatabase,
+) -> None:
+    async with team() as members:
+        for _ in range(3):
+            await members.join(any_db)
+        moving, staying = members.listeners()
+        (third,) = members.standby()
+
+        async def other(job: Job[int]) -> None:
+            members.starts.add((moving, job.data))
+
+        moving.worker("other", other)
+        await eventually(lambda: cluster_of(third).is_listener)
+        await eventually(lambda: cluster_of(moving).is_listener)
+        assert cluster_of(staying).is_listener
+        assert cluster_of(moving)._pool != cluster_of(third)._pool
+
+
+async def test_signals_that_are_dropped_are_created_again(
+    any_db: AnyDatabase, db: AsyncDatabase[dict[str, Any]]
+) -> None:
+    async with team() as members:
+        for _ in range(3):
+            await members.join(any_db, concurrency=1)
+        members.may_end.clear()
+        await db.drop_collection("monque_jobs_signals")
+        await eventually(lambda: not members.standby())
+        await eventually(lambda: len(members.standby()) == 1 and len(members.listeners()) == 2)
+
+        options = await db["monque_jobs_signals"].options()
+        assert options["capped"]
+        await Monque(any_db).enqueue_many("work", list(range(3)))
+        await members.starts.reach(3)
+        assert len(set(members.started_by())) == 3
+        members.may_end.set()

@@ -13,14 +13,17 @@ from monque_core.jobs import draft
 from monque_core.jobs.outcome import Released, after_exhaustion
 from monque_core.jobs.retry import Exponential
 from monque_core.scheduler import job_source
+from monque_core.scheduler.cluster import Cluster
 from monque_core.scheduler.dispatcher import Dispatcher
 from monque_core.scheduler.job_source import JobSource
 from monque_core.scheduler.recovery import Recovery
 from monque_core.scheduler.runner import Runner
 from monque_core.scheduler.slots import Slots
+from monque_core.scheduler.wakeups import Wakeups
 from monque_core.store import index_maintenance, queue, stale_jobs, transitions
 from monque_core.store.indexes import job_indexes
 from monque_core.store.inserts import Inserts
+from monque_core.store.listener_seats import ListenerSeats
 from monque_core.store.outcomes import Outcomes
 
 if TYPE_CHECKING:
@@ -221,6 +224,48 @@ def _delay_ignored() -> None:
     """Store all jobs as due at once, whatever their delay."""
     _replace(draft, "resolve_run_at", lambda now, run_at, delay: now)  # noqa: ARG005
 
+
+def _no_backup() -> None:
+    """Leave each job to its first listener, which never looks."""
+
+    def only_first(self: Wakeups, name: str, at: Any, count: int = 1) -> None:
+        """Leave it to others."""
+
+    async def nobody(self: Cluster) -> None:
+        """Leave the seats of dead listeners, too."""
+
+    _replace(Wakeups, "arrived", only_first)
+    _replace(Cluster, "check", nobody)
+
+
+def _standby_never_woken() -> None:
+    """Send no signal to anyone."""
+
+    async def nothing(self: Cluster, kind: Any, to: Any, names: Any = ()) -> None:
+        """Leave it to polls."""
+
+    _replace(Cluster, "_send", nothing)
+
+
+def _seats_kept_for_ever() -> None:
+    """Count dead listeners in, and take no seat away from anyone."""
+
+    async def nothing(self: ListenerSeats, other: Any) -> None:
+        """Leave the seat to whoever had it."""
+
+    async def seated(self: ListenerSeats, pool: str) -> Any:
+        return await self._seated(pool)
+
+    _replace(ListenerSeats, "evict", nothing)
+    _replace(ListenerSeats, "listeners", seated)
+
+
+LISTENER_VARIANTS: dict[str, Callable[[], None]] = {
+    "no backup": _no_backup,
+    "standby never woken": _standby_never_woken,
+    "seats kept for ever": _seats_kept_for_ever,
+}
+"""These show only where listeners fail and nobody polls."""
 
 BROKEN_VARIANTS: dict[str, Callable[[], None]] = {
     "no fencing": _no_fencing,

@@ -6,15 +6,19 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from tests.faults.lab.lab import Lab
+from tests.faults.lab.listener_trials import ListenerTrials
 from tests.faults.lab.rules.experiments import (
     all_jobs_complete,
     every_call_is_answered,
     every_fault_is_injected,
+    jobs_are_taken_over,
+    lost_listeners_are_replaced,
     no_claim_is_lost,
     no_outage_is_reported,
     no_process_leaks,
     processes_are_stopped,
 )
+from tests.faults.lab.takeovers import percentiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +27,14 @@ if TYPE_CHECKING:
     from tests.faults.lab.lab import Report
 
 _WORKERS = 3
+_TEAM = 5
+"""Two listeners and three on standby."""
+_NEVER = 600
+"""A poll interval that is longer than any experiment with it."""
+_TAKEOVER_SECONDS = 5.0
+_REPLACED_SECONDS = 60.0
 _PRODUCERS = 2
+LISTENER_FAULTS = ("none", "kill", "freeze", "cut", "half-open", "busy", "all busy")
 _WITHOUT_A_FAULT = (every_call_is_answered, no_outage_is_reported, no_claim_is_lost)
 
 
@@ -140,3 +151,53 @@ async def soak(
         await asyncio.sleep(seconds)
         await lab.wait_until_deleted(deleted)
         return await lab.finish(*_WITHOUT_A_FAULT, no_process_leaks)
+
+
+def _polling(seconds: float) -> dict[str, Any]:
+    """Return the options of workers that poll this often while others listen for them."""
+    return {
+        "poll_interval": _NEVER,
+        "safety_poll_interval": seconds,
+        # With it, a job may be prefetched behind one that runs for long.
+        "instance_concurrency": None,
+    }
+
+
+async def listeners(
+    mongo: LocalMongo,
+    seed: int,
+    kinds: Sequence[str] = LISTENER_FAULTS,
+    trials: int = 1,
+    variant: str | None = None,
+) -> Report:
+    """Store lone jobs, each while the listener that is to claim it is faulty.
+
+    Nobody finds them by a poll.
+    """
+    async with Lab(mongo, seed, variant=variant, **_polling(_NEVER)) as lab:
+        lab.processes.start_workers(_TEAM)
+        team = ListenerTrials(lab, _TEAM)
+        for _ in range(trials):
+            for kind in kinds:
+                await team.run(kind)
+        report = await lab.finish(jobs_are_taken_over(_TAKEOVER_SECONDS))
+    report.summary.update(percentiles(report.history))
+    return report
+
+
+async def lost_listeners(
+    mongo: LocalMongo, seed: int, trials: int = 1, variant: str | None = None
+) -> Report:
+    """Kill both listeners at once: a safety poll finds the job, and others take the seats."""
+    poll = 2
+    async with Lab(mongo, seed, variant=variant, **_polling(poll)) as lab:
+        lab.processes.start_workers(_TEAM)
+        team = ListenerTrials(lab, _TEAM)
+        for _ in range(trials):
+            gone = await team.run("all killed")
+            await team.wait_until_replaced(gone, _REPLACED_SECONDS)
+        report = await lab.finish(
+            jobs_are_taken_over(poll + _TAKEOVER_SECONDS), lost_listeners_are_replaced
+        )
+    report.summary.update(percentiles(report.history))
+    return report

@@ -115,7 +115,7 @@ class FaultTimeline:
             (max(fault.began, since), min(fault.affects_until, until))
             for fault in self.of(process, since, until)
         )
-        return sum(ended - began for began, ended in _joined(spans))
+        return total_time(spans)
 
     def affected(self, process: str, since: float, until: float) -> bool:
         """Return whether there was a fault of some length between the two, or many short ones."""
@@ -128,6 +128,11 @@ class FaultTimeline:
         # Includes faults shortly before: the reply to a claim may still have been in transit.
         since = self.stops.get(process, end.at) - 2 * self._heartbeat
         return self.affected(process, since, end.at)
+
+
+def total_time(spans: Iterable[tuple[float, float]]) -> float:
+    """Return the length of these spans, which are ordered by their beginnings, overlaps once."""
+    return sum(ended - began for began, ended in _joined(spans))
 
 
 def _joined(spans: Iterable[tuple[float, float]]) -> Iterator[tuple[float, float]]:

@@ -27,6 +27,7 @@ from tests.faults.lab.workload import INSTANCE_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime
     from types import TracebackType
 
     from bson.timestamp import Timestamp
@@ -105,7 +106,7 @@ class Lab:
         self._numbers = itertools.count(1)
         self._stack = AsyncExitStack()
         self._folder = Path(tempfile.mkdtemp(prefix="monque-faults-"))
-        self._recorder = Recorder(self._folder / "lab.jsonl")
+        self.recorder = Recorder(self._folder / "lab.jsonl")
         self._client = AsyncMongoClient[dict[str, Any]](
             mongo.uri, tz_aware=True, serverSelectionTimeoutMS=2000
         )
@@ -116,7 +117,7 @@ class Lab:
         self._began = await self._now()
         self.processes = ProcessSupervisor(
             self._folder,
-            self._recorder,
+            self.recorder,
             self.random,
             addresses=[node.address for node in self.mongo.nodes],
             uri=self.mongo.uri,
@@ -133,7 +134,7 @@ class Lab:
             self.monque,
             self.db,
             self.random,
-            self._recorder,
+            self.recorder,
             heartbeat=HEARTBEAT,
             outage=self._outage,
         )
@@ -148,19 +149,27 @@ class Lab:
         traceback: TracebackType | None,
     ) -> None:
         await self._stack.__aexit__(error_type, error, traceback)
-        self._recorder.close()
+        self.recorder.close()
 
     async def enqueue_many(
-        self, name: str, data: Iterable[dict[str, Any]], priority: int = 0
+        self,
+        name: str,
+        data: Iterable[dict[str, Any]],
+        priority: int = 0,
+        run_at: datetime | None = None,
     ) -> list[str]:
         """Store jobs and record the call like a producer; return their ids."""
         op = f"lab/{next(self._numbers)}"
-        self._recorder.note("invoked", op=op, action="enqueue_many", name=name)
+        at = None if run_at is None else run_at.timestamp()
+        self.recorder.note("invoked", op=op, action="enqueue_many", name=name, run_at=at)
         jobs = await self.monque.enqueue_many(
-            name, [{**one, "op": op, "i": i} for i, one in enumerate(data)], priority=priority
+            name,
+            [{**one, "op": op, "i": i} for i, one in enumerate(data)],
+            priority=priority,
+            run_at=run_at,
         )
         ids = [str(job.id) for job in jobs]
-        self._recorder.note("succeeded", op=op, jobs=ids)
+        self.recorder.note("succeeded", op=op, jobs=ids)
         return ids
 
     async def finish(self, *extra_rules: Rule, seconds: float = _LONGEST_WAIT) -> Report:
@@ -170,9 +179,9 @@ class Lab:
         """
         await self.processes.stop_producers()
         if not await self.wait_until_idle(seconds):
-            self._recorder.note("not idle", seconds=seconds)
+            self.recorder.note("not idle", seconds=seconds)
         await self.processes.stop_workers()
-        self._recorder.note("end")
+        self.recorder.note("end")
         documents = await read_document_histories(self.db, self._began)
         history = History(read_notes(self._folder), documents, self._worker_options())
         violations = check(history, *extra_rules)

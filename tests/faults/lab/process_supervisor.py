@@ -189,6 +189,17 @@ class ProcessSupervisor:
             *([-signal.SIGTERM] if is_idle else []),
         ]
 
+    def by_instance(self) -> dict[str, ManagedProcess]:
+        """Return the running workers that are up, by their instance ids."""
+        members = {}
+        for member in self.workers:
+            path = self.folder / f"{member.name}.jsonl"
+            lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+            for note in map(json.loads, lines):
+                if note["what"] == "up" and member.is_alive:
+                    members[note["instance"]] = member
+        return members
+
     def has_recorded(self, name: str, what: str, job: str | None = None) -> bool:
         """Return whether a process has recorded a note of a kind, optionally about a job."""
         return self.count_recorded(what, job, name) > 0

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pymongo import AsyncMongoClient, MongoClient
 
 from monque_core import JobRetention, Monque, SyncMonque
-from tests.faults.lab.broken_variants import BROKEN_VARIANTS
+from tests.faults.lab.broken_variants import BROKEN_VARIANTS, LISTENER_VARIANTS
 from tests.faults.lab.producer_clients import TIMEOUTS
 from tests.faults.lab.recorder import Recorder
 from tests.faults.lab.self_monitoring import (
@@ -146,7 +146,7 @@ def main(settings: dict[str, Any]) -> None:
     exit_when_stdin_closes()
     record_starvation(recorder, settings["options"]["heartbeat_interval"] / 10)
     if settings["variant"]:
-        BROKEN_VARIANTS[settings["variant"]]()
+        (BROKEN_VARIANTS | LISTENER_VARIANTS)[settings["variant"]]()
     asyncio.run(work(settings, recorder))
 
 

@@ -28,6 +28,7 @@ LIMITS = {
     "cron": 1,
     "blocks-loop": 1,
     "poison": 1,
+    "lone": 1,
 }
 INSTANCE_LIMIT = 16
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tests.faults.lab.fault_timeline import MACHINE_FAULTS
 from tests.faults.lab.resource_usage import leaks
 from tests.faults.lab.rules.claims import explained
+from tests.faults.lab.takeovers import takeovers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -82,3 +83,25 @@ def processes_are_stopped(count: int) -> Callable[[History], Iterator[str]]:
             yield f"{stopped} processes were asked to stop instead of {count}"
 
     return all_processes_are_stopped
+
+
+def jobs_are_taken_over(seconds: float) -> Callable[[History], Iterator[str]]:
+    """Return a rule: a job whose first listener is faulty is soon started by another instance.
+
+    The time does not count for which the machine kept processes from running.
+    """
+
+    def faulty_listeners_are_covered(history: History) -> Iterator[str]:
+        for one in takeovers(history):
+            if one.seconds > seconds + one.stalled_seconds:
+                yield f"{one.job} was started after {one.seconds:.1f} s ({one.kind})"
+            elif one.started_by in one.affected:
+                yield f"{one.job} was started by {one.started_by} in spite of its fault"
+
+    return faulty_listeners_are_covered
+
+
+def lost_listeners_are_replaced(history: History) -> Iterator[str]:
+    """Other instances take the seats of listeners that are gone."""
+    for note in history.of("seats not taken"):
+        yield f"seats were free, or those of dead processes, for {note.details['seconds']} s"

@@ -73,8 +73,12 @@ class Backup(Loop):
         # What came later may be on its way to the other one. A test's clock may stand still.
         latest = self._clock.now() - timedelta(seconds=DELAY_SECONDS / 2)
         instant = max(latest, *(instant for _, instant in due.values()))
-        is_left = await self._queue.has_due(list(due), instant)
-        if is_left:
-            for name in due:
-                self._wakeups.hint(name)
+        is_left = True
+        try:
+            is_left = await self._queue.has_due(list(due), instant)
+        finally:
+            # Also after an error: nobody checks these again.
+            if is_left:
+                for name in due:
+                    self._wakeups.hint(name)
         await self._missed(is_left)

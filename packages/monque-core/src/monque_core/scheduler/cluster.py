@@ -13,13 +13,14 @@ import random
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
-from monque_core.scheduler.loop import Loop
+from monque_core.scheduler.loop import Loop, Periodic
 from monque_core.scheduler.ranking import rank
 from monque_core.store.cluster_signals import SignalsUnavailableError
-from monque_core.store.listener_seats import pool_of
+from monque_core.store.listener_seats import SEATS, pool_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+    from datetime import datetime, timedelta
 
     from monque_core.store.cluster_signals import (
         ClusterSignals,
@@ -68,7 +69,11 @@ class Cluster(Loop):
         self._listeners: Sequence[str] = ()
         self._is_hearing = False
         self._is_decided = asyncio.Event()
+        self._has_left = False
+        self._seating = asyncio.Lock()
+        """Held while seats are read or taken, so that `_listeners` is what was read last."""
         self._inviter: str | None = None
+        self._overdue: datetime | None = None
         self._chance = asyncio.Event()
         self._seat_is_lost = asyncio.Event()
         self._next_invitation = 0.0
@@ -87,14 +92,23 @@ class Cluster(Loop):
 
     def rank(self, key: str) -> int:
         """Return how many listeners are to claim this before this one."""
-        return rank(key, self._id, self._listeners) if self.is_listener else 0
+        # Without signals, what is known of the others grows old.
+        is_known = self._is_hearing and self.is_listener
+        return rank(key, self._id, self._listeners) if is_known else 0
 
     def names_changed(self) -> None:
         """Move to the pool of the current workers."""
-        self._pool = ""
-        self._set_listeners([])
+        self._rests_until = 0.0
+        if not self.is_listener:
+            self._forget_pool()
         self._seat_is_lost.set()
         self._chance.set()
+
+    def found_overdue(self, due_at: datetime) -> None:
+        """Take a seat from the listeners: only a poll has found what was due at this time."""
+        if self.is_standby:
+            self._overdue = due_at
+            self._chance.set()
 
     async def take_seat(self) -> bool:
         """Take a listener's seat if one is free; whether this instance is to listen."""
@@ -104,18 +118,23 @@ class Cluster(Loop):
         if not self._is_hearing:
             # Nobody could wake it.
             return True
+        inviter, self._inviter = self._inviter, None
+        overdue, self._overdue = self._overdue, None
         if asyncio.get_running_loop().time() < self._rests_until:
             return False
-        inviter, self._inviter = self._inviter, None
-        pool = await self._join()
-        before = set(self._listeners)
-        listening = [one.instance_id for one in await self._seats.take(pool, over=inviter)]
-        self._set_listeners(listening)
+        async with self._seating:
+            pool = await self._join()
+            await self._seats.keep(pool)
+            before = self._listeners
+            seating = await self._seats.take(pool, over=inviter, overdue=overdue)
+            self._set_listeners(seating.listening)
         if self.is_listener:
             self._misses = 0
-            concerned = {*before, *listening, *([inviter] if inviter else [])} - {self._id}
+            # Who was evicted may be alive.
+            concerned = {*before, *seating.listening, *seating.evicted} - {self._id}
             if concerned:
                 await self._send("listeners", sorted(concerned))
+            await self._offer_free_seats()
         return self.is_listener
 
     async def wait_for_chance(self) -> None:
@@ -132,17 +151,22 @@ class Cluster(Loop):
         """Wait until another instance has the seat, or this one may listen no more without one."""
         await self._seat_is_lost.wait()
 
-    async def leave_seat(self) -> None:
-        """Give up the seat, and invite others to take it."""
-        if not self.is_listener:
+    async def leave_seat(self, *, for_good: bool = False) -> None:
+        """Give up the seat, and invite others to take it; for good, be woken no more."""
+        if not self._pool:
             return
-        await self._seats.leave()
-        others = [one for one in self._listeners if one != self._id]
-        self._set_listeners(others)
-        invited = await self._seats.standby(self._pool, _INVITED)
-        if others or invited:
-            # Where nobody listens any more, everybody has to know.
-            await self._send("vacancy", [*others, *invited] if others else None)
+        self._has_left = for_good
+        # Whatever is known here: a stop may have cut off the reply to taking a seat.
+        async with self._seating:
+            had_seat = await self._seats.leave(for_good=for_good)
+            others = await self._read_listeners() if had_seat or self.is_listener else []
+        if had_seat:
+            invited = await self._seats.standby(self._pool, _INVITED)
+            if others or invited:
+                # Where nobody listens any more, everybody has to know.
+                await self._send("vacancy", [*others, *invited] if others else None)
+        if self._pool != pool_of(self._names()):
+            self._forget_pool()
 
     async def invite(self) -> None:
         """Invite others to take over the seat if much of this instance is busy."""
@@ -162,20 +186,27 @@ class Cluster(Loop):
             await self._send("wake", called, names)
         return bool(called)
 
+    async def check(self) -> None:
+        """Read again who listens if this instance does, and offer a seat that is free."""
+        if self._is_hearing and self.is_listener:
+            await self._refresh()
+            await self._offer_free_seats()
+
     async def missed(self, is_missed: object) -> None:
         """Record whether the other listener missed work; take its seat away if it always does."""
         self._misses = self._misses + 1 if is_missed else 0
         if self._misses < _MISSES_TO_EVICT or not self.is_listener:
             return
         self._misses = 0
-        evicted = [
-            other
-            for other in await self._seats.listeners(self._pool)
-            if other.instance_id != self._id
-        ]
-        for other in evicted:
-            await self._seats.evict(other)
-        self._set_listeners([self._id])
+        async with self._seating:
+            evicted = [
+                other
+                for other in await self._seats.listeners(self._pool)
+                if other.instance_id != self._id
+            ]
+            for other in evicted:
+                await self._seats.evict(other)
+            await self._read_listeners()
         invited = await self._seats.standby(self._pool, _INVITED)
         await self._send("vacancy", [*(other.instance_id for other in evicted), *invited])
 
@@ -208,7 +239,8 @@ class Cluster(Loop):
         try:
             tail = await self._signals.open(self._id)
             try:
-                await self._join()
+                async with self._seating:
+                    await self._join()
                 self._set_hearing(is_hearing=True)
                 yield tail
             finally:
@@ -221,41 +253,64 @@ class Cluster(Loop):
         if signal.kind == "wake":
             self._wake(signal.names)
         elif signal.pool == self._pool:
-            if signal.kind == "listeners" or self.is_listener:
+            if signal.kind != "invite" or self.is_listener:
                 await self._refresh()
-            else:
-                self._answer(signal.sender if signal.kind == "invite" else None)
+            if not self._listeners and signal.kind == "listeners":
+                self._chance.set()
+            if signal.kind in ("invite", "vacancy") and not self.is_listener:
+                self._answer(signal)
 
-    def _answer(self, inviter: str | None) -> None:
+    def _answer(self, signal: Signal) -> None:
         """Try for a seat soon; instances with less to do are faster."""
         load = self._load()
-        if load < _LOAD_TO_INVITE:
-            self._inviter = inviter
-            seconds = load * _SECONDS_PER_LOAD + random.uniform(0, 0.005)
-            asyncio.get_running_loop().call_later(seconds, self._chance.set)
+        if signal.kind == "invite":
+            if load >= _LOAD_TO_INVITE:
+                return
+            self._inviter = signal.sender
+        # For a vacancy also an instance that is busy: it tries when it is idle again.
+        seconds = load * _SECONDS_PER_LOAD + random.uniform(0, 0.005)
+        asyncio.get_running_loop().call_later(seconds, self._chance.set)
+
+    async def _offer_free_seats(self) -> None:
+        """Invite others if not all seats are taken."""
+        if not self.is_listener or len(self._listeners) >= SEATS:
+            return
+        if invited := await self._seats.standby(self._pool, _INVITED):
+            await self._send("vacancy", invited)
 
     async def _refresh(self) -> None:
         """Read again who listens."""
-        was_listener = self.is_listener
-        listening = await self._seats.listeners(self._pool)
-        self._set_listeners([one.instance_id for one in listening])
+        async with self._seating:
+            was_listener = self.is_listener
+            await self._read_listeners()
         if was_listener and not self.is_listener:
             # Whoever has taken the seat, or took it away, had a reason.
             self._rests_until = asyncio.get_running_loop().time() + _SECONDS_OF_REST
             self._seat_is_lost.set()
-        if not listening:
-            self._chance.set()
+
+    async def _read_listeners(self) -> Sequence[str]:
+        listening = [one.instance_id for one in await self._seats.listeners(self._pool)]
+        self._set_listeners(listening)
+        return listening
 
     async def _join(self) -> str:
         pool = pool_of(self._names())
-        if pool != self._pool:
+        if pool != self._pool and not self._has_left:
             await self._seats.join(pool)
             self._pool = pool
         return pool
 
+    def _forget_pool(self) -> None:
+        """Belong to no pool until the next try for a seat."""
+        self._pool = ""
+        self._set_listeners([])
+
     async def _send(
         self, kind: SignalKind, to: Sequence[str] | None, names: Sequence[str] = ()
     ) -> None:
+        if not self._is_hearing:
+            # To a collection that was dropped, since the server would create it again, not capped.
+            return
         await self._signals.send(kind, sender=self._id, pool=self._pool, to=to, names=names)
 
     def _set_hearing(self, *, is_hearing: bool) -> None:
@@ -271,3 +326,16 @@ class Cluster(Loop):
         was_standby, self._listeners = self.is_standby, listeners
         if was_standby != self.is_standby:
             self._changed()
+
+
+class SeatCheck(Periodic):
+    """Finds a listener that died, so that another takes its seat before it is missed."""
+
+    def __init__(
+        self, cluster: Cluster, interval: timedelta, report: Callable[[BaseException], None]
+    ) -> None:
+        super().__init__(report, interval)
+        self._cluster = cluster
+
+    async def _tick(self) -> None:
+        await self._cluster.check()

@@ -74,6 +74,7 @@ class Dispatcher(Loop, Generic[W, C]):
         self._timings = self._state.timings
         self._poison_guard = self._state.poison_guard
         self._next_poll = 0.0
+        self._is_poll = False
         self._low_water: dict[str, int] = {}
         self._is_closing = False
         self._is_in_claim = False
@@ -156,6 +157,7 @@ class Dispatcher(Loop, Generic[W, C]):
         now = asyncio.get_running_loop().time()
         if now >= self._next_poll:
             self._next_poll = now + self._source.polling.gap()
+            self._is_poll = not self._wakeups.is_expecting
             for name in self._workers.names:
                 self._wakeups.hint(name)
 
@@ -163,6 +165,7 @@ class Dispatcher(Loop, Generic[W, C]):
         for demand in plan.demands:
             self._wakeups.take(demand.name)
         self._state.publish_demand()
+        is_poll, self._is_poll = self._is_poll, False
         loop = asyncio.get_running_loop()
         asked_at = loop.time()
         self._is_in_claim = True
@@ -174,6 +177,8 @@ class Dispatcher(Loop, Generic[W, C]):
         self._next_poll = min(self._next_poll, now + self._source.polling.took(len(result.works)))
         self._state.learn(plan, result, now - asked_at)
         self._expect_rest(result.works)
+        if is_poll:
+            self._report_overdue(result.works)
         self._hold(result.works)
         if not self._is_closing:
             self._start_ready()
@@ -189,10 +194,18 @@ class Dispatcher(Loop, Generic[W, C]):
             if due_at is not None and self._wakeups.rank(work.name, due_at):
                 self._wakeups.hint(work.name)
 
+    def _report_overdue(self, works: Sequence[W]) -> None:
+        """Report work that a poll has found, in case a wake-up should have come before."""
+        due_at = self._source.due_at(works[0]) if works else None
+        if due_at is not None:
+            self._wakeups.overdue(due_at)
+
     async def _wait(self) -> None:
         now = asyncio.get_running_loop().time()
         if self._slots.free_over_all() and not self._backlog:
             self.idle_tracker.mark_idle()
+        if self._wakeups.is_expecting:
+            self.idle_tracker.mark_stuck()
         until_due = seconds_until(self._wakeups.next_at(), self._clock.now())
         next_event = min(
             self._next_poll,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from monque_core.clock import ServerClock
 from monque_core.errors import ShutdownTimeoutError
-from monque_core.scheduler.cluster import Cluster
+from monque_core.scheduler.cluster import Cluster, SeatCheck
 from monque_core.scheduler.job_source import JobSource, default_retry
 from monque_core.scheduler.lease import InstanceLease
 from monque_core.scheduler.listener import Listener
@@ -82,6 +82,7 @@ class Engine:
         self._watchers: list[Loop] = [
             self._lease,
             self._cluster,
+            SeatCheck(self._cluster, options.heartbeat_interval, publisher.errored),
             self._listener,
             maintenance,
         ]
@@ -184,7 +185,8 @@ class Engine:
             # Wait for a claim under way: if it were cut off, its jobs would be left to recovery.
             last_claim = max(deadline, clock() + _LAST_CLAIM_SECONDS)
             await self._listener.stop()
-            await self._try_until(clock() + _LAST_CLAIM_SECONDS, self._cluster.leave_seat())
+            leaving = self._cluster.leave_seat(for_good=True)
+            await self._try_until(clock() + _LAST_CLAIM_SECONDS, leaving)
             closing = wait_until(last_claim, _all(one.close() for one in dispatchers))
             await _all([*(finder.stop() for finder in self._finders), closing])
             await _all(one.stop() for one in dispatchers)

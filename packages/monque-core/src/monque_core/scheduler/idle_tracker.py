@@ -12,6 +12,8 @@ class IdleTracker:
         self._is_idle = asyncio.Event()
         self._is_busy = asyncio.Event()
         self._is_busy.set()
+        self._is_pressed = asyncio.Event()
+        self._is_pressed.set()
         self._idle_periods = 0
 
     def mark_idle(self) -> None:
@@ -20,19 +22,25 @@ class IdleTracker:
             self._idle_periods += 1
             self._is_idle.set()
             self._is_busy.clear()
+        self._is_pressed.clear()
 
     def mark_busy(self) -> None:
         """Record that work was claimed; a look that fails or finds nothing does not count."""
         self._is_idle.clear()
         self._is_busy.set()
+        self._is_pressed.set()
+
+    def mark_stuck(self) -> None:
+        """Record that work is expected that finds no slot, though others may be free."""
+        self._is_pressed.set()
 
     async def wait_until_idle(self) -> None:
         """Wait until there is nothing to do."""
         await self._is_idle.wait()
 
-    async def wait_until_busy(self) -> None:
-        """Wait until there is something to do."""
-        await self._is_busy.wait()
+    async def wait_until_pressed(self) -> None:
+        """Wait until there is something to do, or to be done that finds no slot."""
+        await self._is_pressed.wait()
 
     async def wait_until_busy_for(self, seconds: float) -> None:
         """Wait until there was something to do all the time for so many seconds."""

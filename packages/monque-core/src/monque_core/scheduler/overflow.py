@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from monque_core.scheduler.loop import Loop
+from monque_core.waiting import wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,18 +47,21 @@ class Overflow(Loop):
         self._clock = clock
 
     async def _run(self) -> None:
-        gap, called = _FIRST_GAP, _FIRST_CALLED
+        gap, called, hinted = _FIRST_GAP, _FIRST_CALLED, self._wakeups.hinted
+        is_calm = True
         while True:
-            await self._tracker.wait_until_busy()
+            await self._tracker.wait_until_pressed()
+            # While others keep up, only the next job is a reason to look soon.
+            if is_calm and await wait_for_event(hinted, gap - _FIRST_GAP):
+                gap = _FIRST_GAP
+            hinted.clear()
             instant = self._clock.now()
-            await asyncio.sleep(gap)
+            await asyncio.sleep(_FIRST_GAP if is_calm else gap)
             await self._cluster.invite()
             names = self._full_names()
-            if not names:
-                gap, called = _FIRST_GAP, _FIRST_CALLED
-                continue
-            gap = min(_LONGEST_GAP, 2 * gap)
-            if not await self._source.queue.has_due(names, instant):
+            is_calm = not names or not await self._source.queue.has_due(names, instant)
+            gap = min(_LONGEST_GAP, 2 * gap) if names else _FIRST_GAP
+            if is_calm:
                 called = _FIRST_CALLED
             elif await self._cluster.call(names, called):
                 called = min(_MOST_CALLED, 2 * called)

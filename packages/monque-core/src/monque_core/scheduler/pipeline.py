@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, Generic
 
 from monque_core.scheduler.backlog import Backlog
 from monque_core.scheduler.backup import Backup
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from monque_core.scheduler.wakeups import Wakeups
     from monque_core.scheduler.workers import Middleware
     from monque_core.threads import ThreadPool
+
+
+_OVERDUE: Final = timedelta(seconds=1)
+"""Longer than any listener that works takes, shorter than what a user puts up with."""
 
 
 class Pipeline(Generic[W, C]):
@@ -71,7 +76,9 @@ class Pipeline(Generic[W, C]):
         overflow = Overflow(source, slots, wakeups, tracker, cluster, clock, publisher.errored)
         self.loops: Sequence[Loop] = [settler, heartbeat, self.dispatcher, self.backup, overflow]
         self._cluster = cluster
+        self._clock = clock
         wakeups.rank, wakeups.back_up = self._rank, self.backup.expect
+        wakeups.overdue = self._overdue
 
     def running(self, name: str) -> int:
         """Return how many runs of a name are under way."""
@@ -80,6 +87,11 @@ class Pipeline(Generic[W, C]):
     def _rank(self, name: str, at: datetime) -> int | None:
         """Return how many instances come before this one for what is due at a time."""
         return None if self._cluster.is_standby else self._cluster.rank(f"{name} {at}")
+
+    def _overdue(self, due_at: datetime) -> None:
+        """Replace the listeners if they should have started this long ago."""
+        if self._clock.now() - due_at > _OVERDUE:
+            self._cluster.found_overdue(due_at)
 
     async def is_idle(self, now: datetime) -> bool:
         """Whether nothing is due or running; if something is due, look at the queue now."""

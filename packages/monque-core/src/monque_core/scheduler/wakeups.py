@@ -26,11 +26,15 @@ class Wakeups:
         self._later: Counter[tuple[datetime, str]] = Counter()
         self._order: list[tuple[datetime, str]] = []
         self._signal = asyncio.Event()
+        self.hinted = asyncio.Event()
+        """Set by each hint; whoever waits for it clears it."""
         self.rank: Callable[[str, datetime], int | None] = _first
         """How many instances are to claim before this one what is due at a time, None if it is not
         to claim it at all."""
         self.back_up: Callable[[str], None] = _nothing
         """Called for a name of which another instance is to claim first."""
+        self.overdue: Callable[[datetime], None] = _nothing
+        """Called with the due time of work that only a poll has found."""
         self.horizon: datetime | None = None
         """Until when `_later` is complete; the lookahead asks for what lies beyond."""
 
@@ -40,6 +44,7 @@ class Wakeups:
             return
         self._due[name] = min(MANY, self._due.get(name, 0) + count)
         self._signal.set()
+        self.hinted.set()
 
     def hint_at(self, name: str, at: datetime, count: int = 1) -> None:
         """Record that jobs of this name become due at this time."""
@@ -113,7 +118,7 @@ def _first(name: str, at: datetime) -> int | None:  # noqa: ARG001  # whatever b
     return 0
 
 
-def _nothing(name: str) -> None:
+def _nothing(what: object) -> None:
     """Leave out what only an instance among others does."""
 
 

@@ -24,8 +24,9 @@ SignalKind: TypeAlias = Literal["wake", "invite", "vacancy", "listeners"]
 _SIZE_BYTES: Final = 1024 * 1024
 _MOST_SIGNALS: Final = 5000
 _TAIL_SECONDS: Final = 60.0
-_NOT_CAPPED: Final = 2
-_UNAUTHORIZED: Final = 13
+_PERMANENT: Final = frozenset({2, 13, 20, 59, 72, 73, 115, 166, 303})
+"""Error codes of servers and users without tailing cursors, such as 2 where the collection exists
+and is not capped, and 13 where it may not be written to."""
 
 
 class SignalsUnavailableError(Exception):
@@ -79,8 +80,8 @@ class ClusterSignals:
             addressed = {"at": {"$gte": first["at"]}, "to": {"$in": [instance_id, None]}}
             native = await self._collection.tail(addressed, self._await_ms)
         except OperationFailure as error:
-            # As when it may not be written to.
-            raise SignalsUnavailableError(str(error)) from error
+            _raise_permanent(error)
+            raise
         return SignalTail(self._collection, native, blocking=self._blocking)
 
     async def _put(self, signal: Document) -> Document:
@@ -105,10 +106,14 @@ class SignalTail(ChangeStream):
         try:
             document = await self._next_event()
         except OperationFailure as error:
-            if error.code in (_NOT_CAPPED, _UNAUTHORIZED):
-                raise SignalsUnavailableError(str(error)) from error
+            _raise_permanent(error)
             raise
         return None if document is None else _read(document)
+
+
+def _raise_permanent(error: OperationFailure) -> None:
+    if error.code in _PERMANENT:
+        raise SignalsUnavailableError(str(error)) from error
 
 
 def _read(document: Document) -> Signal | None:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from pymongo.errors import DuplicateKeyError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     from monque_core.store.driver import Collection, Document
 
@@ -26,7 +27,18 @@ class Listening:
 
     instance_id: str
     seat: int
+    since: datetime | None = None
+    """Since when, by the server's clock; None if it was not read."""
     is_expired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Seating:
+    """Who has a seat after this instance asked for one."""
+
+    listening: Sequence[str]
+    evicted: Sequence[str] = ()
+    """Who lost a seat."""
 
 
 def pool_of(names: Iterable[str]) -> str:
@@ -47,36 +59,55 @@ class ListenerSeats:
         """Enter a pool, without a seat."""
         await self._meta.update_one(self._mine, {"$set": {"pool": pool}, "$unset": {"seat": ""}})
 
+    async def keep(self, pool: str) -> None:
+        """Enter the pool again if the server has deleted the lease meanwhile."""
+        await self._meta.update_one({**self._mine, "pool": None}, {"$set": {"pool": pool}})
+
     async def listeners(self, pool: str) -> list[Listening]:
         """Return who has a seat in the pool, and is alive as far as its lease shows."""
         return [one for one in await self._seated(pool) if not one.is_expired]
 
-    async def take(self, pool: str, *, over: str | None = None) -> list[Listening]:
-        """Take a free seat, or that of another instance; return who listens then.
+    async def take(
+        self, pool: str, *, over: str | None = None, overdue: datetime | None = None
+    ) -> Seating:
+        """Take a free seat, or one of another instance; return who listens then.
 
-        The caller is among them if it has a seat now.
+        Expired listeners lose their seats, and so do the instance `over` and those that listened
+        already when work became due which nobody has claimed since.
         """
         seated = await self._seated(pool)
         if any(one.instance_id == self._id for one in seated):
-            return seated
-        lost = [one for one in seated if one.is_expired or one.instance_id == over]
+            return Seating([one.instance_id for one in seated])
+        lost = [
+            one
+            for one in seated
+            if one.is_expired
+            or one.instance_id == over
+            or (overdue is not None and one.since is not None and one.since < overdue)
+        ]
         for one in lost:
             await self.evict(one)
+        evicted = [one.instance_id for one in lost]
         kept = [one for one in seated if one not in lost]
+        listening = [one.instance_id for one in kept]
         for seat in set(range(SEATS)) - {one.seat for one in kept}:
+            step = {"$set": {"pool": pool, "seat": seat}, "$currentDate": {"seatedAt": True}}
             try:
-                is_ours = await self._meta.update_one(
-                    self._mine, {"$set": {"pool": pool, "seat": seat}}
-                )
+                is_ours = await self._meta.update_one(self._mine, step)
             except DuplicateKeyError:
                 continue
             if is_ours:
-                return [*kept, Listening(self._id, seat)]
-        return kept
+                return Seating([*listening, self._id], evicted)
+        return Seating(listening, evicted)
 
-    async def leave(self) -> None:
-        """Give up the seat."""
-        await self._meta.update_one(self._mine, {"$unset": {"seat": ""}})
+    async def leave(self, *, for_good: bool = False) -> bool:
+        """Give up the seat, for good also the pool; return whether there was a seat."""
+        had_seat = await self._meta.update_one(
+            {**self._mine, "seat": {"$gte": 0}}, {"$unset": {"seat": ""}}
+        )
+        if for_good:
+            await self._meta.update_one(self._mine, {"$unset": {"pool": ""}})
+        return bool(had_seat)
 
     async def evict(self, other: Listening) -> None:
         """Take the seat of another instance away from it."""
@@ -101,11 +132,22 @@ class ListenerSeats:
         documents = await self._meta.aggregate(
             [
                 {"$match": {"pool": pool, "seat": {"$gte": 0}}},
-                {"$project": {"seat": 1, "isExpired": {"$lte": ["$expiresAt", "$$NOW"]}}},
+                {
+                    "$project": {
+                        "seat": 1,
+                        "seatedAt": 1,
+                        "isExpired": {"$lte": ["$expiresAt", "$$NOW"]},
+                    }
+                },
             ]
         )
         return [
-            Listening(_instance(document["_id"]), int(document["seat"]), document["isExpired"])
+            Listening(
+                _instance(document["_id"]),
+                int(document["seat"]),
+                document.get("seatedAt"),
+                document["isExpired"],
+            )
             for document in documents
         ]
 
