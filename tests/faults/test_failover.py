@@ -100,4 +100,6 @@ async def test_an_unconfirmed_claim_counts_only_with_a_majority(
                 node.resume()
         assert isinstance(claimed, Job)
         assert read_back == []
-        assert await eventually(lambda: store.queue.claimed_with(token, ["send-email"], NOW)) == [claimed]
+        assert await eventually(lambda: store.queue.claimed_with(token, ["send-email"], NOW)) == [
+            claimed
+        ]

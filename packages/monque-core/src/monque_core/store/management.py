@@ -60,7 +60,6 @@ class Management:
 
     async def cancel(self, job_id: ObjectId, now: datetime) -> ChangedJob | None:
         """Cancel a pending job; return one that is cancelled already as it is."""
-
         step = partial(transitions.cancel, now=now)
         written = await self._write(job_id, step, "cancel", already=JobStatus.CANCELLED)
         if written is None:
@@ -70,7 +69,6 @@ class Management:
 
     async def retry(self, job_id: ObjectId, now: datetime) -> ChangedJob | None:
         """Make a failed or cancelled job pending again, due now or at its own later time."""
-
         step = partial(transitions.retry, now=now)
         try:
             written = await self._write(job_id, step, "retry", return_document=False)
@@ -90,7 +88,6 @@ class Management:
         self, job_id: ObjectId, run_at: datetime, now: datetime
     ) -> ChangedJob | None:
         """Move a pending job in time."""
-
         step = partial(transitions.reschedule, run_at=run_at, now=now)
         written = await self._write(job_id, step, "reschedule")
         return None if written is None else ChangedJob(to_job(written[0]), JobStatus.PENDING)
