@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 _BATCH_SIZE = 1000
 _ATTEMPTS = 10
 _DUPLICATE_KEY = 11000
-_STATE_FIELDS = {"name": 1, "status": 1}
 # Listed, because "not an ObjectId" has no index bounds.
 _OTHER_TYPES = [
     *("minKey", "null", "number", "symbol", "string", "object", "binData", "bool", "date"),
@@ -176,22 +175,19 @@ class Management:
         """
         for _ in range(_ATTEMPTS):
             # A sharded collection refuses to find and modify a document by its id alone.
-            found = await self._collection.find_one({"_id": job_id}, projection=_STATE_FIELDS)
+            found = await self._collection.find_one({"_id": job_id})
             if found is None:
                 return None
             made, status = step(among([found])), found.get("status")
             if already is not None and status == already:
-                document = await self._collection.find_one({**among([found]), "status": already})
-                if document is not None:
-                    return document, False
-            elif status not in made.filter["status"]["$in"]:
+                return found, False
+            if status not in made.filter["status"]["$in"]:
                 raise JobStateError(job_id, str(status), action)
-            else:
-                document = await self._collection.find_one_and_update(
-                    made.filter, made.update, return_document=return_document, hint=BY_ID
-                )
-                if document is not None:
-                    return document, True
+            document = await self._collection.find_one_and_update(
+                made.filter, made.update, return_document=return_document, hint=BY_ID
+            )
+            if document is not None:
+                return document, True
         # It changes its status all the time, and was claimed before each attempt.
         raise JobStateError(job_id, JobStatus.PROCESSING, action)
 
