@@ -22,15 +22,17 @@ from monque_core.jobs.outcome import (
     OccurrenceFailed,
     Retrying,
 )
+from monque_core.store import shard_key, transitions
 from monque_core.store.indexes import job_indexes
 from monque_core.store.outcomes import Settlement
 from monque_core.store.queue import JobCandidate
 from monque_core.store.shard_key import among, identified, of_names
+from tests.support.commands import CommandLog
 from tests.support.happenings import Happenings
 from tests.support.samples import NOW, a_job, a_schedule
 from tests.support.stored import jobs_in
 from tests.support.stores import claim, open_store, put, set_fields
-from tests.support.targeting import ON_ALL_SHARDS, accesses, purpose_on_all_shards
+from tests.support.targeting import ON_ALL_SHARDS, Access, accesses, purpose_on_all_shards
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from monque_core.jobs.job import AnyJob
     from monque_core.jobs.outcome import Outcome
     from monque_core.store.store import Store
-    from tests.support.commands import CommandLog
 
     Db = AsyncDatabase[dict[str, Any]]
 
@@ -105,12 +106,9 @@ class TestChecker:
         ],
     )
     def test_finds_a_command_without_a_name(self, command: dict[str, Any]) -> None:
-        unexplained = [
-            each
-            for each in accesses(command, JOBS)
-            if not each.is_targeted and purpose_on_all_shards(each) is None
-        ]
-        assert len(unexplained) == 1
+        log = CommandLog()
+        log.sent.append(command)
+        assert len(unexplained(log)) == 1
 
     def test_finds_a_branch_of_a_union_without_a_name(self) -> None:
         branch = {"coll": JOBS, "pipeline": [{"$match": {"_id": 1}}]}
@@ -137,35 +135,37 @@ class TestChecker:
 async def test_every_command_carries_the_name_or_asks_all_shards_on_purpose(
     db: Db, watched: Db, log: CommandLog
 ) -> None:
-    for step in (
-        enqueue,
-        schedule,
-        look_and_claim,
-        claim_what_is_refused,
-        settle,
-        settle_what_was_lost,
-        recover,
-        quarantine,
-        manage_one,
-        manage_many,
-        read,
-        maintain,
-        run,
-        diagnose,
-    ):
+    for step in STEPS.values():
         await jobs_in(db).delete_many({})
         await step(db, watched)
 
+    assert unexplained(log) == []
     seen = [each for command in log.sent for each in accesses(command, JOBS)]
     broad = [each for each in seen if not each.is_targeted]
-    unexplained = [
-        (each.kind, each.filter) for each in broad if purpose_on_all_shards(each) is None
-    ]
-    assert unexplained == []
     allowed = {shape for shapes in ON_ALL_SHARDS.values() for shape in shapes}
     assert {(each.kind, each.fields) for each in broad} == allowed
     kinds = Counter(each.kind for each in seen if each.is_targeted)
     assert kinds.keys() == {"find", "aggregate", "update", "delete", "findAndModify"}
+
+
+@pytest.mark.parametrize("action", ["settle", "recover", "quarantine", "manage_many", "maintain"])
+async def test_the_tour_finds_writes_by_id_alone(
+    db: Db, watched: Db, log: CommandLog, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    for module in (shard_key, transitions):
+        monkeypatch.setattr(module, "of_names", lambda _: {})
+    await STEPS[action](db, watched)
+    assert {each.kind for each in unexplained(log)} & {"update", "delete"}
+
+
+def unexplained(log: CommandLog) -> list[Access]:
+    """Return what has no name, and may not ask all shards."""
+    return [
+        each
+        for command in log.sent
+        for each in accesses(command, JOBS)
+        if not each.is_targeted and purpose_on_all_shards(each) is None
+    ]
 
 
 def test_the_page_on_scale_lists_every_command_that_asks_all_shards() -> None:
@@ -376,7 +376,7 @@ async def run(db: Db, watched: Db) -> None:
 
 
 async def diagnose(db: Db, watched: Db) -> None:
-    await put(db, a_job(name="a"), a_schedule(name="b"))
+    await put(db, a_job(name="a"), a_schedule(name="b", next_run_at=NOW + 9999 * DAY))
     for check in JOB_CHECKS:
         await check(watched, JOBS)
 
@@ -388,3 +388,24 @@ async def _claimed(store: Store, names: list[str]) -> list[AnyJob]:
     jobs = [one for one in claimed if isinstance(one, Job)]
     assert jobs
     return jobs
+
+
+STEPS = {
+    step.__name__: step
+    for step in (
+        enqueue,
+        schedule,
+        look_and_claim,
+        claim_what_is_refused,
+        settle,
+        settle_what_was_lost,
+        recover,
+        quarantine,
+        manage_one,
+        manage_many,
+        read,
+        maintain,
+        run,
+        diagnose,
+    )
+}
