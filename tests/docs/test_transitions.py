@@ -21,6 +21,7 @@ from monque_core.jobs.outcome import (
 from monque_core.store import transitions
 from monque_core.store.indexes import UNIQUE, job_indexes
 from monque_core.store.inserts import active_with_key
+from monque_core.store.shard_key import identified
 from monque_core.store.transitions import Owner, Transition, settle
 from tests.docs.contract import Promise, promises
 
@@ -56,14 +57,14 @@ _MADE = {
     "next tick": _settled(Advanced(_NOW)),
     "fail, runs left": _settled(Retrying("reason", _NOW)),
     "fail, no runs left": _settled(Failed("reason")),
-    "recover": transitions.revive([_JOB.id], _STALE, _NOW),
+    "recover": transitions.revive([_JOB], _STALE, _NOW),
     "release": _settled(Released()),
     "fail an occurrence": _settled(OccurrenceFailed("reason", _NOW)),
     "take over": transitions.adopt(_JOB, _STALE, _OWNER, _TOKEN, _NOW),
-    "quarantine": transitions.quarantine(_JOB.id, "reason", _NOW),
-    "cancel_job": transitions.cancel(_JOB.id, _NOW),
-    "reschedule_job": transitions.reschedule(_JOB.id, _NOW, _NOW),
-    "retry_job": transitions.retry(_JOB.id, _NOW),
+    "quarantine": transitions.quarantine(_JOB.id, _JOB.name, "reason", _NOW),
+    "cancel_job": transitions.cancel(identified([_JOB]), _NOW),
+    "reschedule_job": transitions.reschedule(identified([_JOB]), _NOW, _NOW),
+    "retry_job": transitions.retry(identified([_JOB]), _NOW),
 }
 
 

@@ -55,13 +55,15 @@ async def test_an_unconfirmed_claim_counts_only_with_a_majority(
             node.suspend()
         try:
             claimed = await store.queue.claim_first("send-email", token, NOW)
-            read_back = await store.queue.claimed_with(token, NOW)
+            read_back = await store.queue.claimed_with(token, ["send-email"], NOW)
         finally:
             for node in others:
                 node.resume()
         assert isinstance(claimed, Job)
         assert read_back == []
-        assert await eventually(lambda: store.queue.claimed_with(token, NOW)) == [claimed]
+        assert await eventually(lambda: store.queue.claimed_with(token, ["send-email"], NOW)) == [
+            claimed
+        ]
 
 
 async def test_every_job_runs_and_is_settled_when_the_primary_dies(

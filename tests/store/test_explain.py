@@ -185,7 +185,7 @@ class TestClaim:
         jobs = await a_batch(store, 20, claimed_at)
         plans.made.clear()
         assert jobs[0].claim_token is not None
-        assert len(await store.queue.claimed_with(jobs[0].claim_token, claimed_at)) == 20
+        assert len(await store.queue.claimed_with(jobs[0].claim_token, NAMES[:3], claimed_at)) == 20
         assert_tight(plans, count=1)
 
 

@@ -175,7 +175,7 @@ class TestOneJob:
         assert await store.control.reschedule(job.id, NOW + DAY, NOW) is not None
         assert await store.control.cancel(job.id, NOW) is not None
         assert await store.control.delete(job.id)
-        assert_tight(plans, count=5)
+        assert_tight(plans, count=8)
         assert {name for plan in plans.made for name in plan.indexes} <= {"_id_"}
 
 

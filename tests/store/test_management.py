@@ -150,7 +150,7 @@ class TestWhatIsWritten:
         assert await document_of(db, job) == before | {"nextRunAt": TICK, "updatedAt": LATER}
 
     @every_action
-    async def test_takes_one_command_if_it_can_be(
+    async def test_takes_a_read_of_the_name_and_one_write(
         self, db: Db, uri: str, database_name: str, action: str
     ) -> None:
         job = a_job(status="failed" if action == "retry" else "pending")
@@ -160,10 +160,10 @@ class TestWhatIsWritten:
             store = await open_store(client[database_name])
             log.sent.clear()
             await ACTIONS[action](store, job.id)
-            assert log.count() == {"findAndModify": 1}
+            assert log.count() == {"find": 1, "findAndModify": 1}
             log.sent.clear()
             await ACTIONS[action](store, ObjectId())
-            assert log.count() == {"findAndModify": 1, "find": 1}
+            assert log.count() == {"find": 1}
 
     async def test_of_what_is_cancelled_already_is_read_once(
         self, db: Db, uri: str, database_name: str
@@ -177,7 +177,7 @@ class TestWhatIsWritten:
             change = await store.control.cancel(job.id, LATER)
             assert change is not None
             assert not change.is_new
-            assert log.count() == {"findAndModify": 1, "find": 1}
+            assert log.count() == {"find": 1}
 
 
 class TestUniqueKey:
@@ -271,7 +271,7 @@ class TestRaces:
             jobs = meddler[database_name]["monque_jobs"]
 
             def meddle(name: str, _: object) -> None:
-                if name == "find":
+                if name == "find" and "findAndModify" in log.count():
                     jobs.delete_many({})
 
             async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:

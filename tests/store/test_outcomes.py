@@ -519,10 +519,10 @@ async def test_a_run_that_is_lost_between_copy_and_move_takes_back_no_copy_but_i
 class TakenBackMeanwhile(Collection):
     """Finds the copy of a former run, which removes it at that moment."""
 
-    async def update_one(self, filter: Any, update: Any, session: Any = None) -> int:
+    async def update_one(self, filter: Any, update: Any, **options: Any) -> int:
         if filter.get("status") == "failed":
             await self.delete_many({"status": "failed"})
-        return await super().update_one(filter, update, session)
+        return await super().update_one(filter, update, **options)
 
 
 async def test_a_copy_that_is_taken_back_by_a_former_run_is_left_behind_again(

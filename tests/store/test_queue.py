@@ -353,13 +353,13 @@ class TestReadBack:
         await put(db, *jobs)
         token = ObjectId()
         claimed = await store.queue.claim_batch(candidates(jobs), token, NOW)
-        assert await store.queue.claimed_with(token, NOW) == claimed
+        assert await store.queue.claimed_with(token, ["send-email"], NOW) == claimed
         assert len(claimed) == 4
 
     async def test_finds_nothing_if_there_was_no_claim(self, db: Db, store: Store) -> None:
         await put(db, a_job())
         await claim(store)
-        assert await store.queue.claimed_with(ObjectId(), NOW) == []
+        assert await store.queue.claimed_with(ObjectId(), ["send-email"], NOW) == []
 
     async def test_finds_nothing_that_someone_else_has_by_now(
         self, db: Db, store: Store, other: Store
@@ -367,9 +367,9 @@ class TestReadBack:
         await put(db, a_job())
         job = await claim(store)
         assert job.claim_token is not None
-        assert await other.queue.claimed_with(job.claim_token, NOW) == []
+        assert await other.queue.claimed_with(job.claim_token, ["send-email"], NOW) == []
         await set_fields(db, job, status="completed")
-        assert await store.queue.claimed_with(job.claim_token, NOW) == []
+        assert await store.queue.claimed_with(job.claim_token, ["send-email"], NOW) == []
 
 
 class TestForeignDocuments:

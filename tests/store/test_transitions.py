@@ -19,6 +19,7 @@ from monque_core.jobs.outcome import (
     Retrying,
 )
 from monque_core.store.driver import Driver
+from monque_core.store.shard_key import identified
 from monque_core.store.stale_jobs import stale
 from monque_core.store.transitions import (
     Owner,
@@ -56,21 +57,21 @@ STALE = stale([30_000], LATER, timedelta(minutes=30))
 TRANSITIONS: dict[str, Callable[[AnyJob], Transition]] = {
     "claim": lambda job: claim({"_id": job.id}, ME, ObjectId(), LATER),
     "renew": lambda job: renew([job], ME, LATER),
-    "complete": lambda job: complete([job.id], job.claim_token, ME, LATER),
-    "release": lambda job: release([job.id], job.claim_token, ME, LATER),
+    "complete": lambda job: complete([job], ME, LATER),
+    "release": lambda job: release([job], ME, LATER),
     "completed": lambda job: settle(job, COMPLETED, ME, LATER),
     "released": lambda job: settle(job, RELEASED, ME, LATER),
     "retrying": lambda job: settle(job, Retrying("boom", TICK), ME, LATER),
     "failed": lambda job: settle(job, Failed("boom"), ME, LATER),
     "advanced": lambda job: settle(job, Advanced(TICK), ME, LATER),
     "occurrence failed": lambda job: settle(job, OccurrenceFailed("boom", TICK), ME, LATER),
-    "revive": lambda job: revive([job.id], STALE, LATER),
+    "revive": lambda job: revive([job], STALE, LATER),
     "adopt": lambda job: adopt(job, STALE, ME, ObjectId(), LATER),
-    "set aside": lambda job: quarantine(job.id, "no job", LATER),
-    "cancel": lambda job: cancel(job.id, LATER),
-    "cancel many": lambda job: cancel({"$in": [job.id]}, LATER),
-    "retry": lambda job: retry(job.id, LATER),
-    "reschedule": lambda job: reschedule(job.id, TICK, LATER),
+    "set aside": lambda job: quarantine(job.id, job.name, "no job", LATER),
+    "cancel": lambda job: cancel(identified([job]), LATER),
+    "cancel many": lambda job: cancel({"_id": {"$in": [job.id]}, "name": job.name}, LATER),
+    "retry": lambda job: retry(identified([job]), LATER),
+    "reschedule": lambda job: reschedule(identified([job]), TICK, LATER),
 }
 FENCED = [
     "renew",
@@ -230,7 +231,7 @@ async def test_the_token_of_a_settled_claim_stays(db: Db, name: str) -> None:
 async def test_the_token_of_a_claim_that_was_taken_away_goes(db: Db) -> None:
     job = a_claimed()
     await put(db, job)
-    assert await apply(db, revive([job.id], STALE, LATER))
+    assert await apply(db, revive([job], STALE, LATER))
     assert "claimToken" not in await document_of(db, job)
 
 
@@ -290,7 +291,7 @@ async def test_a_claim_without_a_token_can_be_adopted(db: Db) -> None:
 async def test_a_quarantined_job_has_a_reason(db: Db) -> None:
     job = a_job(unique_key="key")
     await put(db, job)
-    assert await apply(db, quarantine(job.id, "no job at all", LATER))
+    assert await apply(db, quarantine(job.id, job.name, "no job at all", LATER))
     after = await document_of(db, job)
     assert (after["status"], after["failReason"]) == ("failed", "no job at all")
 
@@ -299,7 +300,7 @@ async def test_a_retried_job_keeps_only_the_time_of_its_last_claim(db: Db) -> No
     job = a_claimed(status="failed", next_run_at=TICK)
     await put(db, job)
     before = await document_of(db, job)
-    assert await apply(db, retry(job.id, LATER))
+    assert await apply(db, retry(identified([job]), LATER))
     gone = CLAIM_FIELDS | {"claimToken", "claims", "failReason"}
     left = {field: value for field, value in before.items() if field not in gone}
     assert await document_of(db, job) == left | {
@@ -316,7 +317,7 @@ async def test_a_retry_may_be_delayed_a_little(db: Db) -> None:
     await put(db, *jobs)
     spread = timedelta(seconds=10)
     for job in jobs:
-        assert await apply(db, retry(job.id, LATER, spread))
+        assert await apply(db, retry(identified([job]), LATER, spread))
     due = [(await document_of(db, job))["nextRunAt"] for job in jobs]
     assert all(LATER <= at <= LATER + spread for at in due)
     assert max(due) - min(due) > spread / 4

@@ -19,8 +19,8 @@ _EXPLAINED = {"find", "aggregate", "distinct", "findAndModify", "update", "delet
 _KEPT = {
     "aggregate": ["pipeline", "cursor"],
     "distinct": ["key", "query"],
-    "find": ["filter", "sort", "limit", "projection", "batchSize"],
-    "findAndModify": ["query", "sort", "update", "upsert", "new"],
+    "find": ["filter", "sort", "limit", "projection", "batchSize", "hint"],
+    "findAndModify": ["query", "sort", "update", "upsert", "new", "hint"],
 }
 _JOBS = "monque_jobs"
 _STATEMENTS = {"update": "updates", "delete": "deletes"}

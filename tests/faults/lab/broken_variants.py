@@ -25,6 +25,7 @@ from monque_core.store.indexes import job_indexes
 from monque_core.store.inserts import Inserts
 from monque_core.store.listener_seats import ListenerSeats
 from monque_core.store.outcomes import Outcomes
+from monque_core.store.shard_key import identified
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,8 +41,8 @@ def _replace(owner: Any, name: str, broken: Any) -> None:
 def _no_fencing() -> None:
     """Settle by id alone, regardless of who owns the claim."""
 
-    def unfenced(ids: Any, token: object, owner: object) -> dict[str, Any]:
-        return {"_id": ids, "status": "processing"}
+    def unfenced(jobs: Any, owner: object) -> dict[str, Any]:
+        return {**identified(jobs), "status": "processing"}
 
     _replace(transitions, "_fence", unfenced)
 

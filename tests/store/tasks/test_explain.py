@@ -138,7 +138,7 @@ class TestClaim:
         plans.made.clear()
         token = record.claim_token
         assert token is not None
-        assert await bench.queue().claimed_with(token, now) == [record]
+        assert await bench.queue().claimed_with(token, ["index"], now) == [record]
         assert_tight(plans, seeks=len(TASKS), count=1)
 
 

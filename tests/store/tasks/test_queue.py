@@ -193,11 +193,11 @@ class TestClaim:
         await put(bench, 2, "ship")
         found = candidates(await bench.queue().look(["invoice", "ship"], 10, NOW))
         claimed = await bench.queue().claim_batch(found, TOKEN, NOW)
-        assert await bench.queue().claimed_with(TOKEN, NOW) == claimed
+        assert await bench.queue().claimed_with(TOKEN, ["invoice", "ship"], NOW) == claimed
         await bench.edit(2, "ship", status="processing_dirty")
-        assert len(await bench.queue().claimed_with(TOKEN, NOW)) == 2
-        assert await bench.queue().claimed_with(ObjectId(), NOW) == []
-        assert await bench.queue().claimed_with(TOKEN, after(1)) == []
+        assert len(await bench.queue().claimed_with(TOKEN, ["invoice", "ship"], NOW)) == 2
+        assert await bench.queue().claimed_with(ObjectId(), ["invoice", "ship"], NOW) == []
+        assert await bench.queue().claimed_with(TOKEN, ["invoice", "ship"], after(1)) == []
 
     @pytest.mark.parametrize("name", ["$task", "$$ROOT", "$"])
     async def test_takes_names_for_what_they_are(self, bench: TaskBench, name: str) -> None:

@@ -57,12 +57,12 @@ class Claimer(Generic[W, C]):
 
     async def read_back(self, attempt: ClaimAttempt) -> list[W]:
         """Return what an unconfirmed claim has claimed."""
-        found = await self._queue.claimed_with(attempt.token, attempt.claimed_at)
+        found = await self._queue.claimed_with(attempt.token, attempt.names, attempt.claimed_at)
         self.unconfirmed.looked_at(attempt)
         return self._without_rejected(found)
 
     async def _claim_first(self, demand: Demand) -> ClaimResult[W]:
-        attempt = self.unconfirmed.begin()
+        attempt = self.unconfirmed.begin([demand.name])
         found = await self._queue.claim_first(demand.name, attempt.token, attempt.claimed_at)
         works = self._handed_over(attempt, [found])
         selection = Selection[C]()
@@ -111,11 +111,11 @@ class Claimer(Generic[W, C]):
         return candidates, is_incomplete or plan.is_exceeded_by(len(found))
 
     async def _claim_batch(self, candidates: Sequence[C]) -> _Claimed[W]:
-        attempt = self.unconfirmed.begin()
+        attempt = self.unconfirmed.begin(list({candidate.name for candidate in candidates}))
         return attempt, await self._queue.claim_batch(candidates, attempt.token, attempt.claimed_at)
 
     async def _claim_one(self, candidate: C) -> _Claimed[W]:
-        attempt = self.unconfirmed.begin()
+        attempt = self.unconfirmed.begin([candidate.name])
         found = await self._queue.claim_one(candidate, attempt.token, attempt.claimed_at)
         return attempt, [found]
 

@@ -62,7 +62,7 @@ class JobSource(Source[AnyJob, JobCandidate]):
         self.queue = store.queue
         self.workers = workers
         self.polling: SteadyPolling = SteadyPolling(
-            options.poll_interval, options.safety_poll_interval
+            options.poll_interval, options.safety_poll_interval, streams_lag=store.streams_lag
         )
         self.renewal_interval = options.heartbeat_interval
         self._outcomes = store.outcomes

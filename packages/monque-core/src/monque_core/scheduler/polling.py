@@ -34,14 +34,18 @@ class Polling(ABC):
 class SteadyPolling(Polling):
     """Rarely while this instance or others listen for new work, often while nobody does."""
 
-    def __init__(self, often: timedelta, seldom: timedelta) -> None:
+    def __init__(self, often: timedelta, seldom: timedelta, *, streams_lag: bool = False) -> None:
         self._often = often.total_seconds()
         self._seldom = seldom.total_seconds()
+        # A stream that may be seconds late spares no polls.
+        self._with_stream = min(self._often, self._seldom) if streams_lag else self._seldom
         self.sees_changes = False
 
     def gap(self) -> float:
         """Return the seconds from this poll to the next one."""
-        return self._seldom if self.sees_changes or self.is_standby else self._often
+        if self.is_standby:
+            return self._seldom
+        return self._with_stream if self.sees_changes else self._often
 
     @property
     def looks_after_runs(self) -> bool:

@@ -96,8 +96,10 @@ class WorkQueue(Protocol[W_co, C]):
         """Claim as many of these candidates as are still due."""
         ...
 
-    async def claimed_with(self, token: ObjectId, at: datetime) -> Sequence[W_co | Rejected]:
-        """Return what was claimed with a token at that time, although no reply confirmed it."""
+    async def claimed_with(
+        self, token: ObjectId, names: Sequence[str], at: datetime
+    ) -> Sequence[W_co | Rejected]:
+        """Return what a token has claimed at that time, although no reply confirmed it."""
         ...
 
     async def has_due(self, names: Sequence[str], now: datetime) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from bson import ObjectId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from monque_core.clock import Clock
@@ -23,6 +23,7 @@ _SECOND_LOOK_AFTER = 5.0
 class ClaimAttempt:
     """One claim write, from before it is sent until its jobs are handed over."""
 
+    names: Sequence[str]
     claimed_at: datetime
     sent_at: float
     token: ObjectId = field(default_factory=ObjectId)
@@ -46,9 +47,9 @@ class UnconfirmedClaims:
         self._patience = patience
         self._attempts: list[ClaimAttempt] = []
 
-    def begin(self) -> ClaimAttempt:
-        """Return a new attempt, stamped with the current time."""
-        attempt = ClaimAttempt(self._clock.now(), asyncio.get_running_loop().time())
+    def begin(self, names: Sequence[str]) -> ClaimAttempt:
+        """Return a new attempt on jobs of these names, stamped with the current time."""
+        attempt = ClaimAttempt(names, self._clock.now(), asyncio.get_running_loop().time())
         self._attempts.append(attempt)
         return attempt
 

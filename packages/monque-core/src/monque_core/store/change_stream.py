@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pymongo.errors import OperationFailure, PyMongoError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Mapping
 
     from monque_core.store.driver import Collection, Document, Driver
 
@@ -29,6 +29,14 @@ def await_seconds(*, blocking: bool, socket_timeout: float | None) -> float:
     longest = _BLOCKING_AWAIT_SECONDS if blocking else _AWAIT_SECONDS
     # A reply that takes longer than the client's socket timeout would look like a lost stream.
     return min(longest, socket_timeout / 2) if socket_timeout else longest
+
+
+def streams_lag(hello: Mapping[str, object]) -> bool:
+    """Whether change streams may be seconds late: those of a sharded cluster wait for idle shards.
+
+    `hello` is the server's reply to this command; a `mongos` announces itself in it.
+    """
+    return hello.get("msg") == "isdbgrid"
 
 
 async def opened(opening: Awaitable[Any]) -> Any:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Typ
 
 from pymongo.errors import WriteError
 
+from monque_core.store.shard_key import BY_ID
 from monque_core.store.write_errors import write_each
 
 if TYPE_CHECKING:
@@ -48,16 +49,16 @@ class ClaimOutcomes(ABC, Generic[W]):
         """Renew claims, and return (id, token) of those that were lost, and why."""
         if not claims:
             return {}
-        ids = [one.id for one in claims]
         step = self._renewal(claims, now)
         try:
-            if await self._collection.update_many(step.filter, step.update) == len(claims):
+            matched = await self._collection.update_many(step.filter, step.update, hint=BY_ID)
+            if matched == len(claims):
                 return {}
         except WriteError:
             # One that the server rejects must not cost the others their claims.
-            await write_each(self._collection, ids, step)
+            await write_each(self._collection, [one.id for one in claims], step)
             raise
-        states = await self._states(ids, _OWNER_FIELDS)
+        states = await self._states(claims, _OWNER_FIELDS)
         return {
             (one.id, one.claim_token): "lost" if one.id in states else "deleted"
             for one in claims
@@ -75,7 +76,13 @@ class ClaimOutcomes(ABC, Generic[W]):
             and state.get("claimToken") == claim.claim_token
         )
 
-    async def _states(self, ids: Sequence[object], fields: Document) -> dict[Any, Document]:
+    def _identified(self, claims: Sequence[W]) -> Document:
+        """Match these documents, whoever has claimed them now."""
+        return {"_id": {"$in": [one.id for one in claims]}}
+
+    async def _states(self, claims: Sequence[W], fields: Document) -> dict[Any, Document]:
         """Return these fields of the documents that exist, by id."""
-        documents = await self._collection.find({"_id": {"$in": list(ids)}}, projection=fields)
+        documents = await self._collection.find(
+            self._identified(claims), projection=fields, hint=BY_ID
+        )
         return {document["_id"]: document for document in documents}

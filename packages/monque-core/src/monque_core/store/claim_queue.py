@@ -113,10 +113,13 @@ class ClaimQueue(ABC, Generic[W, C]):
     ) -> list[W | Rejected]:
         """Claim as many of these candidates as are still due."""
 
-    async def claimed_with(self, token: ObjectId, at: datetime) -> list[W | Rejected]:
+    async def claimed_with(
+        self, token: ObjectId, names: Sequence[str], at: datetime
+    ) -> list[W | Rejected]:
         """Return what a token has claimed at that time, although no reply confirmed it."""
+        selection = {self._name_field: one_of(names), **self._claimed_at(at)}
         # Nothing confirmed this claim, so a failover may still roll it back: read what is safe.
-        return await self._read_back(self._claimed_at(at), token, at, majority=True)
+        return await self._read_back(selection, token, at, majority=True)
 
     async def _candidates(self, documents: Sequence[Document], now: datetime) -> list[C | Rejected]:
         candidates: list[C | Rejected] = []

@@ -289,16 +289,16 @@ class Collection:
         """Insert documents; if ordered, stop at the first that MongoDB rejects."""
         await self._call("insert_many", documents, session=session, ordered=ordered)
 
-    async def update_one(
-        self, filter: Mapping[str, object], update: Update, session: Session | None = None
-    ) -> int:
+    async def update_one(self, filter: Mapping[str, object], update: Update, **options: Any) -> int:
         """Update one document, and return how many matched."""
-        result = await self._call("update_one", filter, update, session=session)
+        result = await self._call("update_one", filter, update, **options)
         return int(result.matched_count)
 
-    async def update_many(self, filter: Mapping[str, object], update: Update) -> int:
+    async def update_many(
+        self, filter: Mapping[str, object], update: Update, **options: Any
+    ) -> int:
         """Update all matching documents, and return how many matched."""
-        result = await self._call("update_many", filter, update)
+        result = await self._call("update_many", filter, update, **options)
         return int(result.matched_count)
 
     async def find_one_and_update(
@@ -328,9 +328,9 @@ class Collection:
         result = await self._call("delete_one", filter)
         return int(result.deleted_count)
 
-    async def delete_many(self, filter: Mapping[str, object]) -> int:
+    async def delete_many(self, filter: Mapping[str, object], **options: Any) -> int:
         """Delete all matching documents, and return how many were deleted."""
-        result = await self._call("delete_many", filter)
+        result = await self._call("delete_many", filter, **options)
         return int(result.deleted_count)
 
     async def create_indexes(self, indexes: Sequence[object]) -> None:

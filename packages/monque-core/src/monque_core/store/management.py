@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pymongo import UpdateOne
@@ -14,6 +15,7 @@ from monque_core.store import transitions
 from monque_core.store.documents import to_job
 from monque_core.store.indexes import FINISHED
 from monque_core.store.listing import selected
+from monque_core.store.shard_key import BY_ID, among
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -57,7 +59,7 @@ class Management:
 
     async def cancel(self, job_id: ObjectId, now: datetime) -> ChangedJob | None:
         """Cancel a pending job; return one that is cancelled already as it is."""
-        step = transitions.cancel(job_id, now)
+        step = partial(transitions.cancel, now=now)
         written = await self._write(job_id, step, "cancel", already=JobStatus.CANCELLED)
         if written is None:
             return None
@@ -66,7 +68,7 @@ class Management:
 
     async def retry(self, job_id: ObjectId, now: datetime) -> ChangedJob | None:
         """Make a failed or cancelled job pending again, due now or at its own later time."""
-        step = transitions.retry(job_id, now)
+        step = partial(transitions.retry, now=now)
         try:
             written = await self._write(job_id, step, "retry", return_document=False)
         except DuplicateKeyError:
@@ -85,7 +87,7 @@ class Management:
         self, job_id: ObjectId, run_at: datetime, now: datetime
     ) -> ChangedJob | None:
         """Move a pending job in time."""
-        step = transitions.reschedule(job_id, run_at, now)
+        step = partial(transitions.reschedule, run_at=run_at, now=now)
         written = await self._write(job_id, step, "reschedule")
         return None if written is None else ChangedJob(to_job(written[0]), JobStatus.PENDING)
 
@@ -105,8 +107,8 @@ class Management:
             condition["repeatInterval"] = None
 
         async def cancel(batch: list[Document]) -> int:
-            step = transitions.cancel({"$in": [document["_id"] for document in batch]}, now)
-            return await self._collection.update_many(step.filter, step.update)
+            step = transitions.cancel(among(batch), now)
+            return await self._collection.update_many(step.filter, step.update, hint=BY_ID)
 
         return self._in_batches({"$and": [selected(selector, now), condition]}, cancel)
 
@@ -122,15 +124,15 @@ class Management:
 
         async def retry(batch: list[Document]) -> int:
             # A job whose key is active again would end an `update_many`.
-            keyed = [document["_id"] for document in batch if document.get("uniqueKey")]
-            others = [document["_id"] for document in batch if not document.get("uniqueKey")]
-            step = transitions.retry({"$in": others}, now, spread)
-            count = await self._collection.update_many(step.filter, step.update)
+            keyed = [document for document in batch if document.get("uniqueKey")]
+            others = [document for document in batch if not document.get("uniqueKey")]
+            step = transitions.retry(among(others), now, spread)
+            count = await self._collection.update_many(step.filter, step.update, hint=BY_ID)
             return count + await retry_each(keyed) if keyed else count
 
-        async def retry_each(ids: list[object]) -> int:
-            steps = [transitions.retry(job_id, now, spread) for job_id in ids]
-            requests = [UpdateOne(step.filter, step.update) for step in steps]
+        async def retry_each(documents: list[Document]) -> int:
+            steps = [transitions.retry(among([one]), now, spread) for one in documents]
+            requests = [UpdateOne(step.filter, step.update, hint=BY_ID) for step in steps]
             try:
                 matched, _ = await self._collection.bulk_write(requests)
             except BulkWriteError as error:
@@ -148,8 +150,8 @@ class Management:
         chosen = selected(selector, now)
 
         async def delete(batch: list[Document]) -> int:
-            ids = [document["_id"] for document in batch]
-            return await self._collection.delete_many({"$and": [{"_id": {"$in": ids}}, chosen]})
+            condition = {"$and": [chosen, among(batch)]}
+            return await self._collection.delete_many(condition, hint=BY_ID)
 
         return self._in_batches(chosen, delete)
 
@@ -160,7 +162,7 @@ class Management:
     async def _write(
         self,
         job_id: ObjectId,
-        step: Transition,
+        step: Callable[[Document], Transition],
         action: str,
         *,
         already: StatusName | None = None,
@@ -172,19 +174,20 @@ class Management:
         `JobStateError` for any other status.
         """
         for _ in range(_ATTEMPTS):
-            document = await self._collection.find_one_and_update(
-                step.filter, step.update, return_document=return_document
-            )
-            if document is not None:
-                return document, True
+            # A sharded collection refuses to find and modify a document by its id alone.
             found = await self._collection.find_one({"_id": job_id})
             if found is None:
                 return None
-            status = found.get("status")
+            made, status = step(among([found])), found.get("status")
             if already is not None and status == already:
                 return found, False
-            if status not in step.filter["status"]["$in"]:
+            if status not in made.filter["status"]["$in"]:
                 raise JobStateError(job_id, str(status), action)
+            document = await self._collection.find_one_and_update(
+                made.filter, made.update, return_document=return_document, hint=BY_ID
+            )
+            if document is not None:
+                return document, True
         # It changes its status all the time, and was claimed before each attempt.
         raise JobStateError(job_id, JobStatus.PROCESSING, action)
 
@@ -207,7 +210,7 @@ class Management:
 
     async def _ids(self, condition: Document, limit: int) -> list[Document]:
         return await self._collection.find(
-            condition, projection={"_id": 1, "uniqueKey": 1}, sort=[("_id", 1)], limit=limit
+            condition, projection={"name": 1, "uniqueKey": 1}, sort=[("_id", 1)], limit=limit
         )
 
 
@@ -229,12 +232,11 @@ class FinishedJobs:
             "updatedAt": {"$lt": before},
         }
         found = await self._collection.find(
-            old, projection={"_id": 1}, sort=[("updatedAt", 1)], limit=limit
+            old, projection={"name": 1}, sort=[("updatedAt", 1)], limit=limit
         )
         if not found:
             return 0
-        ids = [document["_id"] for document in found]
-        return await self._collection.delete_many({"_id": {"$in": ids}, **old})
+        return await self._collection.delete_many({**among(found), **old}, hint=BY_ID)
 
 
 def _retryable(selector: JobSelector, now: datetime) -> Document:

@@ -24,6 +24,7 @@ from monque_core.jobs.outcome import (
 )
 from monque_core.store.claim_outcomes import ClaimOutcomes, Loss
 from monque_core.store.documents import to_document
+from monque_core.store.shard_key import BY_ID, identified
 from monque_core.store.transitions import (
     Owner,
     Transition,
@@ -98,12 +99,13 @@ class Outcomes(ClaimOutcomes[AnyJob]):
         if not settlements:
             return []
         requests = [
-            UpdateMany(step.filter, step.update) for step in _steps(settlements, self._owner, now)
+            UpdateMany(step.filter, step.update, hint=BY_ID)
+            for step in _steps(settlements, self._owner, now)
         ]
         matched, _ = await self._collection.bulk_write(requests)
         if matched == len(settlements):
             return ["written"] * len(settlements)
-        states = await self._states([one.job.id for one in settlements], _STATE_FIELDS)
+        states = await self._states([one.job for one in settlements], _STATE_FIELDS)
         return [_judge(one, states.get(one.job.id), self._owner) for one in settlements]
 
     async def _settle_occurrence(self, settlement: Settlement, now: datetime) -> Verdict:
@@ -115,9 +117,9 @@ class Outcomes(ClaimOutcomes[AnyJob]):
         job, outcome = settlement.job, settlement.outcome
         assert isinstance(outcome, OccurrenceFailed)
         step = renew([job], self._owner, now)
-        stored = await self._collection.find_one_and_update(step.filter, step.update)
+        stored = await self._collection.find_one_and_update(step.filter, step.update, hint=BY_ID)
         if stored is None:
-            states = await self._states([job.id], _STATE_FIELDS)
+            states = await self._states([job], _STATE_FIELDS)
             return _judge(settlement, states.get(job.id), self._owner)
         schedule = _schedule_of(stored)
         if schedule != Rescheduled(job.repeat_interval, job.timezone):
@@ -127,13 +129,17 @@ class Outcomes(ClaimOutcomes[AnyJob]):
         (verdict,) = await self._settle_group([settlement], now)
         if isinstance(verdict, Rescheduled) or (verdict == "lost" and await self._is_open(job)):
             # The occurrence is open again, or somebody else settles it: remove the copy.
-            mine = {"_id": copy.id, "status": JobStatus.FAILED, "claimToken": copy.claim_token}
+            mine = {
+                **identified([copy]),
+                "status": JobStatus.FAILED,
+                "claimToken": copy.claim_token,
+            }
             await self._collection.delete_one(mine)
         return verdict
 
     async def _insert_copy(self, copy: AnyJob) -> None:
         """Insert the copy of a failed occurrence, or take over the existing one."""
-        there, mine = {"_id": copy.id, "status": JobStatus.FAILED}, copy.claim_token
+        there = identified([copy])
         is_stored = False
         while not is_stored:
             try:
@@ -143,35 +149,39 @@ class Outcomes(ClaimOutcomes[AnyJob]):
                 # An earlier run inserted it, and removes it unless the token says that it is ours;
                 # or an operator has retried it; or it has just been removed.
                 taken_over = await self._collection.update_one(
-                    there, {"$set": {"claimToken": mine}}
+                    {**there, "status": JobStatus.FAILED},
+                    {"$set": {"claimToken": copy.claim_token}},
                 )
-                is_stored = bool(taken_over or await self._collection.find_one({"_id": copy.id}))
+                is_stored = bool(taken_over or await self._collection.find_one(there))
 
     async def _is_open(self, job: AnyJob) -> bool:
         """Whether a schedule is still at this occurrence, whose end is still open."""
-        state = (await self._states([job.id], _STATE_FIELDS)).get(job.id)
+        state = (await self._states([job], _STATE_FIELDS)).get(job.id)
         return state is not None and state.get("nextRunAt") == job.next_run_at
 
     def _renewal(self, claims: Sequence[AnyJob], now: datetime) -> Transition:
         return renew(claims, self._owner, now)
 
+    def _identified(self, claims: Sequence[AnyJob]) -> Document:
+        return identified(claims)
+
 
 def _steps(settlements: Iterable[Settlement], owner: Owner, now: datetime) -> Iterable[Transition]:
     """Yield one update per claim token, so that no run settles the claim of another."""
-    completed: defaultdict[object, list[ObjectId]] = defaultdict(list)
-    released: defaultdict[object, list[ObjectId]] = defaultdict(list)
+    completed: defaultdict[object, list[AnyJob]] = defaultdict(list)
+    released: defaultdict[object, list[AnyJob]] = defaultdict(list)
     for settlement in settlements:
         job, outcome = settlement.job, settlement.outcome
         if isinstance(outcome, Completed):
-            completed[job.claim_token].append(job.id)
+            completed[job.claim_token].append(job)
         elif isinstance(outcome, Released):
-            released[job.claim_token].append(job.id)
+            released[job.claim_token].append(job)
         else:
             yield settle(job, outcome, owner, now)
-    for token, ids in completed.items():
-        yield complete(ids, token, owner, now)
-    for token, ids in released.items():
-        yield release(ids, token, owner, now)
+    for jobs in completed.values():
+        yield complete(jobs, owner, now)
+    for jobs in released.values():
+        yield release(jobs, owner, now)
 
 
 def _judge(settlement: Settlement, state: Document | None, owner: Owner) -> Verdict:

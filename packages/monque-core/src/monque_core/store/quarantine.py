@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pymongo.errors import WriteError
 
 from monque_core.errors import InvalidJobError
+from monque_core.store.shard_key import BY_ID
 from monque_core.store.transitions import quarantine
 from monque_core.store.write_errors import is_document_error, is_too_large
 
@@ -51,6 +52,7 @@ class Quarantine:
     async def put(
         self,
         job_id: object,
+        name: object,
         error: InvalidJobError,
         now: datetime,
         condition: Document | None = None,
@@ -59,10 +61,10 @@ class Quarantine:
         refusal: WriteError | None = None
         # The second update adds nothing: the document may have no room for a reason.
         for reason in (str(error), None):
-            step = quarantine(job_id, reason, now)
+            step = quarantine(job_id, name, reason, now)
             try:
                 done = await self._collection.update_one(
-                    {**(condition or {}), **step.filter}, step.update
+                    {**(condition or {}), **step.filter}, step.update, hint=BY_ID
                 )
             except WriteError as refused:
                 if not is_document_error(refused):
@@ -73,7 +75,9 @@ class Quarantine:
         assert refusal is not None
         return self.skip_refused(job_id, refusal)
 
-    async def refuse(self, job_id: object, refusal: WriteError, now: datetime) -> Rejected:
+    async def refuse(
+        self, job_id: object, name: object, refusal: WriteError, now: datetime
+    ) -> Rejected:
         """Quarantine a job whose claim the server has refused."""
         if not is_too_large(refusal):
             if len(self._skipped) >= MOST_SKIPPED:
@@ -89,7 +93,7 @@ class Quarantine:
             "put a reference to it into the job",
         )
         error.__cause__ = refusal
-        return await self.put(job_id, error, now)
+        return await self.put(job_id, name, error, now)
 
     def skip_refused(self, job_id: object, refusal: WriteError) -> Rejected:
         """Skip a job for a while because the server refuses to change it."""

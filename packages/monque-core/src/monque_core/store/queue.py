@@ -14,6 +14,7 @@ from monque_core.store.documents import schedule_problem, to_job, unreadable
 from monque_core.store.expressions import EARLIEST, one_of
 from monque_core.store.indexes import PENDING, PROCESSING
 from monque_core.store.quarantine import Quarantine, Rejected
+from monque_core.store.shard_key import BY_ID
 from monque_core.store.transitions import (
     CLAIM_ORDER,
     COUNTED_CLAIMS,
@@ -73,16 +74,19 @@ class JobQueue(ClaimQueue[AnyJob, JobCandidate]):
         self, candidates: Sequence[JobCandidate], token: ObjectId, now: datetime
     ) -> list[AnyJob | Rejected]:
         """Claim as many of these candidates as are still due."""
-        ids = [candidate.id for candidate in candidates]
-        step = claim({"_id": {"$in": ids}}, self._owner, token, now)
+        chosen: Document = {
+            "_id": {"$in": [candidate.id for candidate in candidates]},
+            "name": one_of(list({candidate.name for candidate in candidates})),
+        }
+        step = claim(chosen, self._owner, token, now)
         try:
-            if not await self._collection.update_many(step.filter, step.update):
+            if not await self._collection.update_many(step.filter, step.update, hint=BY_ID):
                 return []
         except WriteError:
             # The update stopped at the first job that the server refused.
-            rejected = await self._claim_each(ids, step, now)
-            return [*rejected, *await self._read_back({"_id": {"$in": ids}}, token, now)]
-        return await self._read_back({"_id": {"$in": ids}}, token, now)
+            rejected = await self._claim_each(candidates, step, now)
+            return [*rejected, *await self._read_back(chosen, token, now)]
+        return await self._read_back(chosen, token, now)
 
     async def quarantine_undated(
         self, names: Sequence[str], now: datetime, limit: int
@@ -91,12 +95,13 @@ class JobQueue(ClaimQueue[AnyJob, JobCandidate]):
         undated = {"nextRunAt": {"$not": {"$gte": EARLIEST}}}
         documents = await self._collection.find(
             {"name": one_of(names), **PENDING, **undated, **self._quarantine.others},
-            projection={"nextRunAt": 1},
+            projection={"name": 1, "nextRunAt": 1},
             limit=limit,
         )
         return [
             await self._quarantine.put(
                 document["_id"],
+                document["name"],
                 unreadable("nextRunAt", document.get("nextRunAt"), document["_id"]),
                 now,
             )
@@ -123,35 +128,37 @@ class JobQueue(ClaimQueue[AnyJob, JobCandidate]):
         return candidate
 
     async def _reject_name(self, id: object, name: object, now: datetime) -> Rejected:
-        return await self._quarantine.put(id, unreadable("name", name, id), now)
+        return await self._quarantine.put(id, name, unreadable("name", name, id), now)
 
     def _claimed_at(self, at: datetime) -> Document:
         return {"heartbeatInterval": self._owner.heartbeat_ms, "lastHeartbeat": at}
 
     async def _claim_single(
         self,
-        name: str,  # noqa: ARG002  # a job's claim does not depend on its name
+        name: str,
         selection: Document,
         token: ObjectId,
         now: datetime,
     ) -> AnyJob | Rejected | None:
-        step = claim({**self._quarantine.others, **selection}, self._owner, token, now)
+        chosen = {**self._quarantine.others, **selection, "name": name}
+        step = claim(chosen, self._owner, token, now)
+        hint = BY_ID if "_id" in selection else None
         try:
             document = await self._collection.find_one_and_update(
-                step.filter, step.update, sort=CLAIM_ORDER
+                step.filter, step.update, sort=CLAIM_ORDER, hint=hint
             )
         except InvalidJobError:
             # The job was claimed and cannot be decoded: its token identifies it.
-            taken = await self._read_back(self._claimed_at(now), token, now)
+            taken = await self._read_back({"name": name, **self._claimed_at(now)}, token, now)
             return taken[0] if taken else None
         except OperationFailure as error:
             if not is_document_error(error):
                 raise
-            return await self._reject_first(step, token, now)
+            return await self._reject_first(name, step, token, now)
         return None if document is None else await self._read(document)
 
     async def _reject_first(
-        self, step: Transition, token: ObjectId, now: datetime
+        self, name: str, step: Transition, token: ObjectId, now: datetime
     ) -> AnyJob | Rejected | None:
         """Quarantine the job that the server refused to update."""
         found = await self._collection.find(
@@ -159,21 +166,26 @@ class JobQueue(ClaimQueue[AnyJob, JobCandidate]):
         )
         if not found:
             return None
-        ids = [found[0]["_id"]]
-        rejected = await self._claim_each(ids, step, now)
-        taken = [*rejected, *await self._read_back({"_id": {"$in": ids}}, token, now)]
+        candidate = JobCandidate(found[0]["_id"], name)
+        rejected = await self._claim_each([candidate], step, now)
+        chosen = {"_id": candidate.id, "name": name}
+        taken = [*rejected, *await self._read_back(chosen, token, now)]
         return taken[0] if taken else None
 
     async def _claim_each(
-        self, ids: Sequence[object], step: Transition, now: datetime
+        self, candidates: Sequence[JobCandidate], step: Transition, now: datetime
     ) -> list[Rejected]:
         """Claim each job of a batch by itself, and quarantine those that the server refuses."""
+        ids = [candidate.id for candidate in candidates]
         matched, refusals = await write_each(self._collection, ids, step)
         for refusal in refusals:
             # If no job passed, the jobs may not be the cause.
             if not matched and not is_document_error(refusal.error):
                 raise refusal.error
-        return [await self._quarantine.refuse(one.id, one.error, now) for one in refusals]
+        return [
+            await self._quarantine.refuse(one.id, candidates[one.position].name, one.error, now)
+            for one in refusals
+        ]
 
     async def _read_back(
         self, selection: Document, token: ObjectId, at: datetime, *, majority: bool = False
@@ -185,6 +197,7 @@ class JobQueue(ClaimQueue[AnyJob, JobCandidate]):
             # Half of a job is what this claim wrote, and dates are slow to decode.
             projection=dict.fromkeys(known, 0),
             majority=majority,
+            hint=BY_ID if "_id" in selection else None,
         )
         jobs: list[AnyJob | Rejected] = []
         for document in documents:
@@ -192,7 +205,8 @@ class JobQueue(ClaimQueue[AnyJob, JobCandidate]):
             try:
                 job = to_job(document)
             except InvalidJobError as error:
-                jobs.append(await self._quarantine.put(document["_id"], error, at))
+                rejected = self._quarantine.put(document["_id"], document["name"], error, at)
+                jobs.append(await rejected)
             else:
                 jobs.append(job if job.repeat_interval is None else await self._checked(job, at))
         # The indexes return them in other orders; runs start in the order of the claim.
@@ -204,7 +218,7 @@ class JobQueue(ClaimQueue[AnyJob, JobCandidate]):
         try:
             job = to_job(document)
         except InvalidJobError as error:
-            return await self._quarantine.put(document["_id"], error, now)
+            return await self._quarantine.put(document["_id"], document["name"], error, now)
         return job if job.repeat_interval is None else await self._checked(job, now)
 
     async def _checked(self, schedule: AnyJob, now: datetime) -> AnyJob | Rejected:
@@ -212,8 +226,8 @@ class JobQueue(ClaimQueue[AnyJob, JobCandidate]):
         problem = schedule_problem(schedule.id, schedule.repeat_interval, schedule.timezone)
         if problem is None:
             return schedule
-        step = release([schedule.id], schedule.claim_token, self._owner, now)
-        await self._collection.update_one(step.filter, step.update)
+        step = release([schedule], self._owner, now)
+        await self._collection.update_one(step.filter, step.update, hint=BY_ID)
         return self._quarantine.skip(schedule.id, problem)
 
 

@@ -10,6 +10,7 @@ from monque_core.jobs.outcome import next_tick
 from monque_core.jobs.payload import schedule_key
 from monque_core.store.documents import to_job
 from monque_core.store.indexes import RECURRING
+from monque_core.store.shard_key import BY_ID, identified
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -42,7 +43,7 @@ class Schedules:
             if update is None:
                 return stored
             updated = await self._collection.find_one_and_update(
-                _unchanged(stored), update, session=session
+                _unchanged(stored), update, session=session, hint=BY_ID
             )
             if updated is not None:
                 return to_job(updated, deduplicated=True)
@@ -78,7 +79,7 @@ class Schedules:
 def _unchanged(job: AnyJob) -> Document:
     """Match the job only as it was read, so that concurrent changes do not mix."""
     condition: Document = {
-        "_id": job.id,
+        **identified([job]),
         "status": job.status,
         "repeatInterval": job.repeat_interval,
         "timezone": job.timezone,

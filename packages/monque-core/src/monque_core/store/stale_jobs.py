@@ -16,6 +16,7 @@ from monque_core.store.documents import to_job
 from monque_core.store.expressions import EARLIEST
 from monque_core.store.indexes import PROCESSING
 from monque_core.store.quarantine import Quarantine
+from monque_core.store.shard_key import BY_ID
 from monque_core.store.transitions import Owner, adopt, revive
 from monque_core.store.write_errors import write_each
 
@@ -101,7 +102,9 @@ class StaleJobs:
             try:
                 jobs.append(to_job(document))
             except InvalidJobError as error:
-                rejected = await self._quarantine.put(document["_id"], error, now, condition)
+                rejected = await self._quarantine.put(
+                    document["_id"], document.get("name"), error, now, condition
+                )
                 if rejected.error is not None:
                     unreadable.append(rejected.error)
         return StaleBatch(jobs, unreadable, condition)
@@ -132,13 +135,12 @@ class StaleJobs:
 
     async def revive(self, batch: StaleBatch, jobs: Sequence[AnyJob], now: datetime) -> int:
         """Make these jobs of the batch pending again, and return how many were."""
-        ids = [job.id for job in jobs]
-        step = revive(ids, batch.condition, now)
+        step = revive(jobs, batch.condition, now)
         try:
-            return await self._collection.update_many(step.filter, step.update)
+            return await self._collection.update_many(step.filter, step.update, hint=BY_ID)
         except WriteError:
             # One job that the server refuses to change must not block the others.
-            matched, refusals = await write_each(self._collection, ids, step)
+            matched, refusals = await write_each(self._collection, [job.id for job in jobs], step)
             for refusal in refusals:
                 left = self._quarantine.skip_refused(refusal.id, refusal.error)
                 self._unreported += [] if left.error is None else [left.error]
@@ -148,7 +150,7 @@ class StaleJobs:
         """Take over the claim of one job of the batch; return None if it is no longer stale."""
         token = ObjectId()
         step = adopt(job, batch.condition, self._owner, token, now)
-        if not await self._collection.update_one(step.filter, step.update):
+        if not await self._collection.update_one(step.filter, step.update, hint=BY_ID):
             return None
         return replace(
             job,

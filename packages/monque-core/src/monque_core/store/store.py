@@ -11,6 +11,7 @@ from pymongo.errors import PyMongoError
 from monque_core.clock import ServerTime
 from monque_core.durations import to_milliseconds
 from monque_core.errors import MonqueConnectionError
+from monque_core.store.change_stream import streams_lag
 from monque_core.store.cluster_signals import ClusterSignals
 from monque_core.store.driver import Driver
 from monque_core.store.index_maintenance import IndexMaintenance
@@ -70,6 +71,8 @@ class Store:
             blocking=self._driver.is_blocking,
             socket_timeout=self._driver.socket_timeout,
         )
+        self.streams_lag = False
+        """Whether change streams may be seconds late; known after `prepare`."""
         self.changes = JobStreams(
             jobs,
             blocking=self._driver.is_blocking,
@@ -89,6 +92,7 @@ class Store:
             # The first command opens the connection, which would falsify the reading of the clock.
             await self._driver.command("ping")
             hello, server_time = await self._hello()
+            self.streams_lag = streams_lag(hello)
             for _ in range(_MORE_READINGS):
                 # A reading may be off by half of the time that it took.
                 if server_time.took_ns <= _QUICK_READING_NS:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from monque_core.jobs.fields import CLEARED
 from monque_core.jobs.job import JobStatus
@@ -22,6 +22,7 @@ from monque_core.jobs.outcome import (
     Retrying,
 )
 from monque_core.store.expressions import EARLIEST
+from monque_core.store.shard_key import identified, of_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,18 +129,18 @@ def claimed(owner: Owner, token: ObjectId, now: datetime) -> Document:
 def adopt(job: AnyJob, stale: Document, owner: Owner, token: ObjectId, now: datetime) -> Transition:
     """Take over a stale claim in order to settle it; not counted: processing → processing."""
     return Transition(
-        {"_id": job.id, "claimToken": job.claim_token, **stale},
+        {**identified([job]), "claimToken": job.claim_token, **stale},
         {"$set": _ownership(owner, token, now)},
     )
 
 
-def revive(ids: Sequence[object], stale: Document, now: datetime) -> Transition:
+def revive(jobs: Sequence[AnyJob], stale: Document, now: datetime) -> Transition:
     """Recover stale jobs; the lost claim stays counted: processing → pending.
 
     The token is removed: a run that wakes up later must not take this for its own outcome.
     """
     return Transition(
-        {"_id": {"$in": ids}, **stale},
+        {**identified(jobs), **stale},
         {
             "$set": {"status": JobStatus.PENDING, "updatedAt": now},
             "$unset": _DROP_CLAIM_AND_TOKEN,
@@ -158,17 +159,17 @@ def renew(jobs: Sequence[AnyJob], owner: Owner, now: datetime) -> Transition:
 def held(jobs: Sequence[AnyJob], owner: Owner) -> Document:
     """Match those of the jobs whose claims are still valid."""
     return {
-        "_id": {"$in": [job.id for job in jobs]},
+        **identified(jobs),
         "status": JobStatus.PROCESSING,
         "claimedBy": owner.instance_id,
         "claimToken": {"$in": list({job.claim_token for job in jobs})},
     }
 
 
-def complete(ids: Sequence[object], token: object, owner: Owner, now: datetime) -> Transition:
+def complete(jobs: Sequence[AnyJob], owner: Owner, now: datetime) -> Transition:
     """Complete one-off jobs of one claim, unless they became schedules: → completed."""
     return Transition(
-        {**_fence({"$in": ids}, token, owner), "repeatInterval": None},
+        {**_fence(jobs, owner), "repeatInterval": None},
         {
             "$set": {"status": JobStatus.COMPLETED, "updatedAt": now},
             "$unset": _DROP_CLAIM_AND_REASON,
@@ -176,10 +177,10 @@ def complete(ids: Sequence[object], token: object, owner: Owner, now: datetime) 
     )
 
 
-def release(ids: Sequence[object], token: object, owner: Owner, now: datetime) -> Transition:
-    """Release claims as if they had never been made: processing → pending."""
+def release(jobs: Sequence[AnyJob], owner: Owner, now: datetime) -> Transition:
+    """Release jobs of one claim as if it had never been made: processing → pending."""
     return Transition(
-        _fence({"$in": ids}, token, owner),
+        _fence(jobs, owner),
         {
             "$set": {"status": JobStatus.PENDING, "updatedAt": now},
             "$unset": _DROP_CLAIM,
@@ -197,9 +198,9 @@ def settle(
     """Write one outcome: processing → completed, failed or pending."""
     match outcome:
         case Completed():
-            return complete([job.id], job.claim_token, owner, now)
+            return complete([job], owner, now)
         case Released():
-            return release([job.id], job.claim_token, owner, now)
+            return release([job], owner, now)
         case Retrying(reason, at):
             reason_set, dropped = _reason_changes(reason)
             changes = {"failCount": job.fail_count + 1, **reason_set, "nextRunAt": at}
@@ -216,12 +217,12 @@ def settle(
             return _advance(job, at, owner, now, reason_set, dropped)
 
 
-def quarantine(job_id: object, reason: str | None, now: datetime) -> Transition:
+def quarantine(job_id: object, name: object, reason: str | None, now: datetime) -> Transition:
     """Fail a document that cannot run: pending or processing → failed.
 
     Without a reason the document does not grow, so that it never exceeds the size limit.
     """
-    condition = {"_id": job_id, "status": {"$in": list(JobStatus.ACTIVE)}}
+    condition = {"_id": job_id, **of_names([name]), "status": {"$in": list(JobStatus.ACTIVE)}}
     if reason is None:
         is_timed = {"$eq": [{"$type": "$updatedAt"}, "date"]}
         timed = {"$cond": [is_timed, now, "$updatedAt"]}
@@ -241,19 +242,19 @@ def quarantine(job_id: object, reason: str | None, now: datetime) -> Transition:
     )
 
 
-def cancel(ids: Any, now: datetime) -> Transition:
-    """Cancel one or several jobs: pending → cancelled."""
+def cancel(selection: Document, now: datetime) -> Transition:
+    """Cancel the selected jobs: pending → cancelled."""
     return Transition(
-        {"_id": ids, "status": CANCELLABLE, "claimedBy": None},
+        {**selection, "status": CANCELLABLE, "claimedBy": None},
         {"$set": {"status": JobStatus.CANCELLED, "updatedAt": now}},
     )
 
 
-def retry(job_id: object, now: datetime, spread: timedelta = timedelta(0)) -> Transition:
-    """Retry a job with all its runs: failed, cancelled → pending.
+def retry(selection: Document, now: datetime, spread: timedelta = timedelta(0)) -> Transition:
+    """Retry the selected jobs with all their runs: failed, cancelled → pending.
 
-    It becomes due now or within `spread`. A job that was cancelled before it was due keeps its due
-    time.
+    They become due now or within `spread`. A job that was cancelled before it was due keeps its
+    due time.
     """
     later = {"$multiply": [{"$rand": {}}, spread // timedelta(milliseconds=1)]}
     is_early = {
@@ -264,7 +265,7 @@ def retry(job_id: object, now: datetime, spread: timedelta = timedelta(0)) -> Tr
         ]
     }
     return Transition(
-        {"_id": job_id, "status": RETRYABLE},
+        {**selection, "status": RETRYABLE},
         [
             {
                 "$set": {
@@ -293,10 +294,10 @@ def retried(job: AnyJob, now: datetime) -> AnyJob:
     )
 
 
-def reschedule(job_id: object, run_at: datetime, now: datetime) -> Transition:
-    """Change when a job is due: pending → pending."""
+def reschedule(selection: Document, run_at: datetime, now: datetime) -> Transition:
+    """Change when the selected job is due: pending → pending."""
     return Transition(
-        {"_id": job_id, "status": CANCELLABLE, "claimedBy": None},
+        {**selection, "status": CANCELLABLE, "claimedBy": None},
         {"$set": {"nextRunAt": run_at, "updatedAt": now}},
     )
 
@@ -336,7 +337,7 @@ def _end(
     dropped: Document,
 ) -> Transition:
     return Transition(
-        _fence(job.id, job.claim_token, owner),
+        _fence([job], owner),
         {"$set": {"status": status, "updatedAt": now, **changes}, "$unset": dropped},
     )
 
@@ -346,13 +347,13 @@ def _reason_changes(reason: str | None) -> tuple[Document, Document]:
     return ({}, _DROP_CLAIM_AND_REASON) if reason is None else ({"failReason": reason}, _DROP_CLAIM)
 
 
-def _fence(ids: Any, token: object, owner: Owner) -> Document:
-    """Match only jobs that still belong to this claim."""
+def _fence(jobs: Sequence[AnyJob], owner: Owner) -> Document:
+    """Match only jobs that still belong to the claim that they were read with."""
     return {
-        "_id": ids,
+        **identified(jobs),
         "status": JobStatus.PROCESSING,
         "claimedBy": owner.instance_id,
-        "claimToken": token,
+        "claimToken": jobs[0].claim_token,
     }
 
 

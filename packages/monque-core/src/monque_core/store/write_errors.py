@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError, DocumentTooLarge, OperationFailure, WriteError
 
+from monque_core.store.shard_key import BY_ID
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -24,6 +26,7 @@ _UNFIT: Final = frozenset({121, 388})
 class RejectedWrite:
     """A document that the server refused to change, and why."""
 
+    position: int
     id: object
     error: WriteError
 
@@ -48,7 +51,7 @@ async def write_each(
 
     This takes one round trip. An `update_many` ends at the first refusal, a bulk write does not.
     """
-    requests = [UpdateOne({**step.filter, "_id": one}, step.update) for one in ids]
+    requests = [UpdateOne({**step.filter, "_id": one}, step.update, hint=BY_ID) for one in ids]
     try:
         matched, _ = await collection.bulk_write(requests)
     except BulkWriteError as error:
@@ -56,7 +59,11 @@ async def write_each(
         if not failures:
             raise
         refused = [
-            RejectedWrite(ids[one["index"]], WriteError(one["errmsg"], one["code"], one))
+            RejectedWrite(
+                one["index"],
+                ids[one["index"]],
+                WriteError(one["errmsg"], one["code"], one),
+            )
             for one in failures
         ]
         return int(error.details.get("nMatched", 0)), refused

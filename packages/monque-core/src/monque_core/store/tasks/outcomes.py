@@ -63,8 +63,7 @@ class TaskOutcomes(ClaimOutcomes[TaskRecord]):
         matched, _ = await self._collection.bulk_write(
             [UpdateOne(step.filter, step.update) for step in steps]
         )
-        ids = [one.record.id for one in settlements]
-        states = await self._states(ids, _STATE_FIELDS)
+        states = await self._states([one.record for one in settlements], _STATE_FIELDS)
         all_written = matched == len(settlements)
         return [
             _stored(one.record, state)
@@ -79,7 +78,7 @@ class TaskOutcomes(ClaimOutcomes[TaskRecord]):
         """Write the success in the transaction of a session; return False if the claim is lost."""
         duration = None if record.started_at is None else now - record.started_at
         step = self._step(TaskSettlement(record, SUCCEEDED, duration), now)
-        if await self._collection.update_one(step.filter, step.update, session):
+        if await self._collection.update_one(step.filter, step.update, session=session):
             return True
         stored = await self._collection.find_one(
             {"_id": record.id}, session=session, projection=_STATE_FIELDS

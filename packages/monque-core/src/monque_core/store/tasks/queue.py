@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from monque_core.errors import MonqueError
 from monque_core.store.claim_queue import ClaimQueue, DueDocument
-from monque_core.store.expressions import one_of
 from monque_core.store.quarantine import Rejected
 from monque_core.store.tasks.documents import InvalidRecordError, to_record
 from monque_core.store.tasks.indexes import IS_DATE
@@ -127,10 +126,7 @@ class TaskQueue(ClaimQueue[TaskRecord, TaskCandidate]):
         return None if document is None else await self._read(document, now)
 
     def _claimed_at(self, at: datetime) -> Document:
-        return {
-            "task": one_of(list(self._definitions)),
-            "nextRunAt": {"$eq": at + self._owner.visibility, **IS_DATE},
-        }
+        return {"nextRunAt": {"$eq": at + self._owner.visibility, **IS_DATE}}
 
     async def _read_back(
         self, selection: Document, token: ObjectId, at: datetime, *, majority: bool = False
