@@ -35,10 +35,10 @@ LOSSES: dict[str, dict[str, Any]] = {
         "$set": {"status": "pending", "nextRunAt": LATER},
         "$unset": {**CLAIM_FIELDS, "claimToken": ""},
     },
-    # Node leaves the token and the time; with another name, the job is not claimed again.
+    # Node leaves the token and the time; with an owner, the job is not claimed again.
     "recovered by Node": {
-        "$set": {"status": "pending"},
-        "$unset": {**CLAIM_FIELDS, "name": ""},
+        "$set": {"status": "pending", "claimedBy": "nobody"},
+        "$unset": dict.fromkeys(("lockedAt", "lastHeartbeat", "heartbeatInterval"), ""),
     },
     "cancelled": {"$set": {"status": "cancelled"}, "$unset": {**CLAIM_FIELDS, "claimToken": ""}},
 }
