@@ -43,7 +43,7 @@ from monque_core.store.documents import to_document, to_job
 from monque_core.store.indexes import job_indexes, meta_indexes
 from monque_core.store.tasks.documents import to_record
 from monque_core.store.tasks.indexes import task_indexes
-from monque_core.tasks.definition import TaskOptions, define
+from monque_core.tasks.definition import TASK_DEFAULTS, TaskOptions
 from monque_di import MonqueContainer, MonqueService
 from tests.support.pages import ROOT, Block, blocks, page_paths, page_text
 
@@ -177,11 +177,11 @@ def test_the_reference_lists_every_attribute_of_reactive_task_objects(kind: type
 
 
 def test_the_reactive_page_lists_every_option_its_default_and_no_other() -> None:
+    of_worker = inspect.signature(Monque.reactive).parameters
     options = {
-        name: parameter.default
-        for function in (define, Monque.reactive)
-        for name, parameter in inspect.signature(function).parameters.items()
-        if name in {*TaskOptions.__annotations__, "concurrency", "timeout"}
+        **dict.fromkeys(TaskOptions.__annotations__, inspect.Parameter.empty),
+        **TASK_DEFAULTS,
+        **{name: of_worker[name].default for name in ("concurrency", "timeout")},
     }
     rows = re.findall(
         r"^\| `(\w+)` \| ([^|]+) \|", _section("docs/reactive.md", "Options"), re.MULTILINE

@@ -152,7 +152,7 @@ class Cluster(Loop):
         await self._seat_is_lost.wait()
 
     async def leave_seat(self, *, for_good: bool = False) -> None:
-        """Give up the seat, and invite others to take it; for good, be woken no more."""
+        """Leave the seat and invite others to take it; `for_good` also ends being woken."""
         if not self._pool:
             return
         self._has_left = for_good

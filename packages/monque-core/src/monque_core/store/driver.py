@@ -44,8 +44,7 @@ Update: TypeAlias = Document | list[Document]
 Session: TypeAlias = AsyncClientSession | ClientSession
 R = TypeVar("R")
 _BATCH_SIZE = 5000
-_UNAUTHORIZED = 13
-_COLLECTION_EXISTS = 48
+_MAY_NOT_OR_NEED_NOT_CREATE = (13, 48)
 
 
 class Driver:
@@ -360,7 +359,7 @@ class Collection:
                 check_exists=False,
             )
         except OperationFailure as error:
-            if error.code not in (_UNAUTHORIZED, _COLLECTION_EXISTS):
+            if error.code not in _MAY_NOT_OR_NEED_NOT_CREATE:
                 raise
 
     async def tail(self, filter: Mapping[str, object], max_await_ms: int) -> Tail:

@@ -148,6 +148,21 @@ class TaskOptions(TypedDict, total=False):
     reconcile_on_change: bool
 
 
+TASK_DEFAULTS: Final[Mapping[str, Any]] = {
+    "watch": None,
+    "filter": None,
+    "debounce": 1.0,
+    "max_wait": None,
+    "retry": None,
+    "reset_on_change": True,
+    "cleanup": None,
+    "history": 5,
+    "version": 1,
+    "on_version_change": "nothing",
+    "reconcile_on_change": True,
+}
+
+
 def check_options(given: Mapping[str, object]) -> None:
     """Raise `TypeError` for unknown options of `Monque.reactive`, or if there is no name."""
     check_keywords("reactive", given, [*TaskOptions.__annotations__, "concurrency", "timeout"])
@@ -163,30 +178,31 @@ def define(
     **options: Unpack[TaskOptions],
 ) -> Definition:
     """Return a checked task; raise `ValueError` with the option, the value and the rule."""
+    chosen = {**TASK_DEFAULTS, **options}
     return Definition(
-        _declare(database, collection, codec, options),
-        _check_retry(options.get("retry")),
-        check_whole_number("history", options.get("history", 5), least=0),
+        _declare(database, collection, codec, chosen),
+        _check_retry(chosen["retry"]),
+        check_whole_number("history", chosen["history"], least=0),
     )
 
 
 def _declare(
-    database: str, collection: str, codec: CodecOptions[Any], options: TaskOptions
+    database: str, collection: str, codec: CodecOptions[Any], options: Mapping[str, Any]
 ) -> Declaration:
-    quiet = check_duration("debounce", options.get("debounce", 1.0))
-    on_version_change = options.get("on_version_change", "nothing")
-    reconcile_on_change = options.get("reconcile_on_change", True)
+    quiet = check_duration("debounce", options["debounce"])
+    on_version_change = options["on_version_change"]
+    reconcile_on_change = options["reconcile_on_change"]
     return Declaration(
         name=check_name(options["name"]),
         database=_check_database(database),
         collection=_check_collection(collection, database),
-        watch=Watch.parse(options.get("watch"), codec),
-        filter=check_filter(options.get("filter"), codec),
+        watch=Watch.parse(options["watch"], codec),
+        filter=check_filter(options["filter"], codec),
         debounce=quiet,
-        max_wait=_check_max_wait(options.get("max_wait"), quiet),
-        reset_on_change=check_flag("reset_on_change", options.get("reset_on_change", True)),
-        cleanup=_check_cleanup(options.get("cleanup")),
-        version=check_whole_number("version", options.get("version", 1), least=1),
+        max_wait=_check_max_wait(options["max_wait"], quiet),
+        reset_on_change=check_flag("reset_on_change", options["reset_on_change"]),
+        cleanup=_check_cleanup(options["cleanup"]),
+        version=check_whole_number("version", options["version"], least=1),
         on_version_change=check_choice("on_version_change", on_version_change, VERSION_CHANGES),
         reconcile_on_change=check_flag("reconcile_on_change", reconcile_on_change),
     )
