@@ -180,7 +180,9 @@ async def listeners(
         for _ in range(trials):
             for kind in kinds:
                 await team.run(kind)
-        report = await lab.finish(jobs_are_taken_over(_TAKEOVER_SECONDS))
+        rule = jobs_are_taken_over(_TAKEOVER_SECONDS)
+        # With a broken variant, jobs may never end.
+        report = await (lab.finish(rule) if variant is None else lab.finish(rule, seconds=6))
     report.summary.update(percentiles(report.history))
     return report
 
