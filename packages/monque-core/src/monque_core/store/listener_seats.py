@@ -101,7 +101,7 @@ class ListenerSeats:
         return Seating(listening, evicted)
 
     async def leave(self, *, for_good: bool = False) -> bool:
-        """Give up the seat, for good also the pool; return whether there was a seat."""
+        """Leave the seat, `for_good` also the pool; return whether there was a seat."""
         had_seat = await self._meta.update_one(
             {**self._mine, "seat": {"$gte": 0}}, {"$unset": {"seat": ""}}
         )
