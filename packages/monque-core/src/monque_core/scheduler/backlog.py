@@ -39,7 +39,10 @@ class Backlog(Generic[W]):
 
     def add(self, run: Run[W]) -> None:
         """Let a claim wait for a slot."""
-        self._waiting.setdefault(run.work.name, deque()).append(run)
+        name = run.work.name
+        if name not in self._waiting:
+            self._waiting[name] = deque()
+        self._waiting[name].append(run)
         self._count += 1
 
     def pop_startable(self) -> Run[W] | None:

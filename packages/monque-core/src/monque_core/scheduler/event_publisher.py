@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
-    from pyee import EventEmitter
-
+    from monque_core.emitter import IsolatingEmitter
     from monque_core.jobs.job import AnyJob
     from monque_core.store.connectivity import Connectivity
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 class EventPublisher:
     """Publishes what happens to jobs and streams."""
 
-    def __init__(self, emitter: EventEmitter, connectivity: Connectivity) -> None:
+    def __init__(self, emitter: IsolatingEmitter, connectivity: Connectivity) -> None:
         self._emitter = emitter
         self._connectivity = connectivity
         self._reported_outage = 0
@@ -82,10 +81,7 @@ class EventPublisher:
 
     def tell(self, event: str, make: Callable[[], object]) -> bool:
         """Emit an event if there are listeners, and return whether there are."""
-        # Usually nobody listens, and `event_names` is faster than `listeners`.
-        if event not in self._emitter.event_names() or not self._emitter.listeners(event):
-            return False
-        return self._emitter.emit(event, make())
+        return self._emitter.has_listeners(event) and self._emitter.emit(event, make())
 
 
 def _message(error: BaseException, job: AnyJob | None) -> str:
