@@ -47,8 +47,7 @@ class Backlog(Generic[W]):
 
     def pop_startable(self) -> Run[W] | None:
         """Remove and return the next run that has a slot, the least recently served name first."""
-        free = self._slots.free
-        names = [name for name in self._waiting if free(name)]
+        names = list(filter(self._slots.free, self._waiting))
         if not names:
             return None
         name = names[0] if len(names) == 1 else self._fairness.next(names)

@@ -23,16 +23,19 @@ class EventPublisher:
 
     def __init__(self, emitter: IsolatingEmitter, connectivity: Connectivity) -> None:
         self._emitter = emitter
+        self.is_heard = emitter.has_listeners
+        """Whether anybody listens to an event."""
         self._connectivity = connectivity
         self._reported_outage = 0
 
     def started(self, job: AnyJob) -> None:
         """Publish that a handler is about to run."""
-        self.tell(events.JOB_START, lambda: events.JobStarted(job))
+        if self.is_heard(events.JOB_START):
+            self._emitter.emit(events.JOB_START, events.JobStarted(job))
 
-    def completed(self, stored: Callable[[], AnyJob], duration: timedelta) -> None:
+    def completed(self, job: AnyJob, duration: timedelta) -> None:
         """Publish a success that is written."""
-        self.tell(events.JOB_COMPLETE, lambda: events.JobCompleted(stored(), duration))
+        self.tell(events.JOB_COMPLETE, lambda: events.JobCompleted(job, duration))
 
     def failed(self, job: AnyJob, error: BaseException, *, will_retry: bool) -> None:
         """Publish a failure that is written, or log it."""
@@ -81,7 +84,7 @@ class EventPublisher:
 
     def tell(self, event: str, make: Callable[[], object]) -> bool:
         """Emit an event if there are listeners, and return whether there are."""
-        return self._emitter.has_listeners(event) and self._emitter.emit(event, make())
+        return self.is_heard(event) and self._emitter.emit(event, make())
 
 
 def _message(error: BaseException, job: AnyJob | None) -> str:

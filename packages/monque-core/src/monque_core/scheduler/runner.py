@@ -6,7 +6,6 @@ import asyncio
 import contextvars
 import inspect
 import time
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -14,6 +13,7 @@ from monque_core.scheduler.source import C, W
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from datetime import timedelta
 
     from monque_core.scheduler.runs import Run
     from monque_core.scheduler.source import RunResult, Source
@@ -38,7 +38,7 @@ class Runner(Generic[W, C]):
         started = time.perf_counter()
         error: BaseException | None = None
         try:
-            worker = self._source.workers[run.work.name]
+            worker = self._source.workers.by_name[run.work.name]
             run.given = work = self._source.begin(run)
             limit = self._source.timeout(run.work, worker)
             if limit is not None:
@@ -49,11 +49,11 @@ class Runner(Generic[W, C]):
                 await self._chain(run, worker, work, 0)
         except BaseException as raised:  # noqa: BLE001  # whatever a handler raises is its failure
             error = raised
-        duration = timedelta(seconds=time.perf_counter() - started)
+        seconds = time.perf_counter() - started
         if run.ended_by == "loss" or run.is_abandoned:
             ended(run, None)
         else:
-            ended(run, self._source.conclude(run, error, duration))
+            ended(run, self._source.conclude(run, error, seconds))
         # Break the reference cycle of frame and traceback, so that the error is freed at once.
         error = None
 
