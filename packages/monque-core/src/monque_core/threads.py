@@ -38,10 +38,13 @@ class ThreadPool:
         self._name = name
         self._crew = _Crew(name)
 
-    def submit(self, function: Callable[[], R]) -> asyncio.Future[R]:
-        """Run the function in a thread; the future belongs to the running event loop."""
+    def submit(
+        self, function: Callable[[], R], future: asyncio.Future[R] | None = None
+    ) -> asyncio.Future[R]:
+        """Run the function in a thread; a future of the running event loop gets its result."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[R] = loop.create_future()
+        if future is None:
+            future = loop.create_future()
         self._crew.take_on(_Call(function, loop, future))
         return future
 

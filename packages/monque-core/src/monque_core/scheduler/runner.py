@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from monque_core.scheduler.runs import Run
     from monque_core.scheduler.source import RunResult, Source
-    from monque_core.scheduler.workers import Middleware, Work, Worker
+    from monque_core.scheduler.workers import Handler, Middleware, Work, Worker
     from monque_core.threads import ThreadPool
 
 
@@ -85,31 +85,37 @@ class Runner(Generic[W, C]):
             return await self._middleware[depth](work, call_next)
         if worker.is_async:
             return await worker.handler(work)  # type: ignore[misc]  # is_async says it is awaitable
-        result = await self._in_thread(run, partial(worker.handler, work))
+        result = await self._in_thread(run, worker.handler, work)
         return await result if inspect.isawaitable(result) else result
 
-    async def _in_thread(self, run: Run[W], call: Callable[[], object]) -> object:
-        """Wait for a thread, deferring every cancellation except that of `stop()` giving up on it.
-
-        A thread cannot be cancelled: until it returns, its work keeps slot, claim and scope.
-        """
+    async def _in_thread(self, run: Run[W], handler: Handler, work: Work) -> object:
+        """Call a handler in a thread, with the context of this run, and wait for it."""
         context = contextvars.copy_context()
-        future = self._threads.submit(lambda: context.run(call))
-        cancelled: asyncio.CancelledError | None = None
-        while not future.done():
-            try:
-                await asyncio.wait([future])
-            except asyncio.CancelledError as error:
-                cancelled = error
-                if run.is_stopping:
-                    run.is_abandoned = True
-                    # Nobody waits any more for what the thread may raise.
-                    future.cancel()
-                    raise
+        future = _ThreadFuture(run)
+        self._threads.submit(partial(context.run, handler, work), future)
         try:
-            if cancelled is not None:
+            return await future
+        except asyncio.CancelledError:
+            if future.cancelled():
+                run.is_abandoned = True
+            else:
+                # The cancellation takes the place of what the thread may have raised.
                 future.exception()
-                raise cancelled
-            return future.result()
+            raise
         finally:
-            del future, cancelled
+            del future
+
+
+class _ThreadFuture(asyncio.Future[object]):
+    """Defers every cancellation except that of `stop()` giving up on the thread.
+
+    A thread cannot be cancelled: until it returns, its work keeps slot, claim and scope.
+    """
+
+    def __init__(self, run: Run[Any]) -> None:
+        super().__init__()
+        self._run = run
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Refuse, so that asyncio cancels the waiting task when the thread has returned."""
+        return self._run.is_stopping and super().cancel(msg)
