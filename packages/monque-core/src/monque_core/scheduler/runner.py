@@ -6,7 +6,6 @@ import asyncio
 import contextvars
 import inspect
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
 from monque_core.scheduler.source import C, W
@@ -92,7 +91,7 @@ class Runner(Generic[W, C]):
         """Call a handler in a thread, with the context of this run, and wait for it."""
         context = contextvars.copy_context()
         future = _ThreadFuture(run)
-        self._threads.submit(partial(context.run, handler, work), future)
+        self._threads.submit(lambda: context.run(handler, work), future)
         try:
             return await future
         except asyncio.CancelledError:
