@@ -151,7 +151,7 @@ def _settled_before_running() -> None:
     execute = Runner.execute
 
     async def hasty(self: Runner[Any, Any], run: Any, ended: Any) -> None:
-        ending = self._source.conclude(run, None, timedelta(0))
+        ending = self._source.conclude(run, None, 0.0)
         if run.work.repeat_interval is None:
             await self._source.settle([ending], run.work.locked_at)
         await execute(self, run, ended)

@@ -25,6 +25,11 @@ class IsolatingEmitter(AsyncIOEventEmitter):
     def __init__(self) -> None:
         super().__init__()
         self._listener_tasks: set[asyncio.Future[None]] = set()
+        self._ever_heard: set[str] = set()
+
+    def has_listeners(self, event: str) -> bool:
+        """Whether anybody listens to an event; fast if nobody ever did."""
+        return event in self._ever_heard and bool(super().listeners(event))
 
     def listens_to(self, event: str) -> Callable[[L], L]:
         """Call the decorated listener on every event of this name."""
@@ -33,6 +38,7 @@ class IsolatingEmitter(AsyncIOEventEmitter):
     def add_listener(self, event: str, f: L) -> L:
         """Call a listener on every event of this name."""
         _check_event(event)
+        self._ever_heard.add(event)
         super().add_listener(event, _Isolated(f, self._listener_tasks))
         return f
 
@@ -41,6 +47,7 @@ class IsolatingEmitter(AsyncIOEventEmitter):
         if f is None:
             return lambda listener: self.once(event, listener)
         _check_event(event)
+        self._ever_heard.add(event)
         super().once(event, _Isolated(f, self._listener_tasks))
         return f
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, TypeVar
@@ -18,13 +19,13 @@ R = TypeVar("R")
 _LOOK_GAP = 0.005
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Call:
     """A function to call in a thread, and the future that waits for it."""
 
     function: Callable[[], Any]
-    loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
+    deliveries: _Deliveries
 
 
 class ThreadPool:
@@ -37,12 +38,18 @@ class ThreadPool:
     def __init__(self, name: str) -> None:
         self._name = name
         self._crew = _Crew(name)
+        self._deliveries: _Deliveries | None = None
 
-    def submit(self, function: Callable[[], R]) -> asyncio.Future[R]:
-        """Run the function in a thread; the future belongs to the running event loop."""
+    def submit(
+        self, function: Callable[[], R], future: asyncio.Future[R] | None = None
+    ) -> asyncio.Future[R]:
+        """Run the function in a thread; a future of the running event loop gets its result."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[R] = loop.create_future()
-        self._crew.take_on(_Call(function, loop, future))
+        if future is None:
+            future = loop.create_future()
+        if self._deliveries is None or self._deliveries.loop is not loop:
+            self._deliveries = _Deliveries(loop)
+        self._crew.take_on(_Call(function, future, self._deliveries))
         return future
 
     async def dismiss(self, patience: float = 0.0) -> None:
@@ -109,7 +116,7 @@ class _Thread(threading.Thread):
             outcome = _outcome(call.function)
             # Idle before the result is known, so that work which follows it finds this thread.
             is_needed = self._crew.make_idle(self)
-            _deliver(call, *outcome)
+            call.deliveries.add(call.future, *outcome)
             # Otherwise an idle thread would keep its last call and result alive.
             del call, outcome
 
@@ -126,10 +133,29 @@ def _outcome(function: Callable[[], R]) -> tuple[R | None, BaseException | None]
         return None, error
 
 
-def _deliver(call: _Call, result: object, error: BaseException | None) -> None:
-    # The loop may be closed by the time a late thread returns.
-    with contextlib.suppress(RuntimeError):
-        call.loop.call_soon_threadsafe(_resolve, call.future, result, error)
+class _Deliveries:
+    """What threads have returned for one event loop, which is woken once for all of it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._ready: deque[tuple[asyncio.Future[Any], object, BaseException | None]] = deque()
+        self._is_awaited = False
+
+    def add(self, future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
+        """Deliver an outcome; called in a thread."""
+        # First: a delivery that is under way may still take it.
+        self._ready.append((future, result, error))
+        if not self._is_awaited:
+            self._is_awaited = True
+            # The loop may be closed by the time a late thread returns.
+            with contextlib.suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        # First: what is added from here on wakes the loop again.
+        self._is_awaited = False
+        while self._ready:
+            _resolve(*self._ready.popleft())
 
 
 def _resolve(future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:

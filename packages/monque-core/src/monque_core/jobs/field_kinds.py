@@ -71,6 +71,8 @@ def _read_whole_number(value: object) -> int:
 
 
 def _read_count(value: object) -> int:
+    if type(value) is int and 0 <= value <= _LARGEST_COUNT:
+        return value
     return _read_whole_number(value) if value else 0
 
 

@@ -100,7 +100,7 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
     def begin(self, run: Run[TaskRecord]) -> Work:
         """Publish that a task starts, and return what its handler gets."""
         record = run.work
-        kind = ReactiveTask if self.workers[record.task].is_async else SyncReactiveTask
+        kind = ReactiveTask if self.workers.by_name[record.task].is_async else SyncReactiveTask
         self._publisher.started(record)
         return kind(record, self)
 
@@ -109,14 +109,14 @@ class TaskSource(Source[TaskRecord, TaskCandidate]):
         return worker.timeout
 
     def conclude(
-        self, run: Run[TaskRecord], error: BaseException | None, duration: timedelta
+        self, run: Run[TaskRecord], error: BaseException | None, seconds: float
     ) -> RunResult[TaskRecord]:
         """Return the result of a run whose handler has ended."""
-        return RunResult(run, self._outcome(run, error), error, duration)
+        return RunResult(run, self._outcome(run, error), error, seconds)
 
     def release(self, run: Run[TaskRecord]) -> RunResult[TaskRecord]:
         """Return a result that undoes the claim."""
-        return RunResult(run, RELEASED, None, timedelta(0))
+        return RunResult(run, RELEASED, None)
 
     async def settle(
         self, results: Sequence[RunResult[TaskRecord]], now: datetime

@@ -39,13 +39,15 @@ class Backlog(Generic[W]):
 
     def add(self, run: Run[W]) -> None:
         """Let a claim wait for a slot."""
-        self._waiting.setdefault(run.work.name, deque()).append(run)
+        name = run.work.name
+        if name not in self._waiting:
+            self._waiting[name] = deque()
+        self._waiting[name].append(run)
         self._count += 1
 
     def pop_startable(self) -> Run[W] | None:
         """Remove and return the next run that has a slot, the least recently served name first."""
-        free = self._slots.free
-        names = [name for name in self._waiting if free(name)]
+        names = list(filter(self._slots.free, self._waiting))
         if not names:
             return None
         name = names[0] if len(names) == 1 else self._fairness.next(names)

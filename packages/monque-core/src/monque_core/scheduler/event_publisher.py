@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
-    from pyee import EventEmitter
-
+    from monque_core.emitter import IsolatingEmitter
     from monque_core.jobs.job import AnyJob
     from monque_core.store.connectivity import Connectivity
 
@@ -22,18 +21,21 @@ if TYPE_CHECKING:
 class EventPublisher:
     """Publishes what happens to jobs and streams."""
 
-    def __init__(self, emitter: EventEmitter, connectivity: Connectivity) -> None:
+    def __init__(self, emitter: IsolatingEmitter, connectivity: Connectivity) -> None:
         self._emitter = emitter
+        self.is_heard = emitter.has_listeners
+        """Whether anybody listens to an event."""
         self._connectivity = connectivity
         self._reported_outage = 0
 
     def started(self, job: AnyJob) -> None:
         """Publish that a handler is about to run."""
-        self.tell(events.JOB_START, lambda: events.JobStarted(job))
+        if self.is_heard(events.JOB_START):
+            self._emitter.emit(events.JOB_START, events.JobStarted(job))
 
-    def completed(self, stored: Callable[[], AnyJob], duration: timedelta) -> None:
+    def completed(self, job: AnyJob, duration: timedelta) -> None:
         """Publish a success that is written."""
-        self.tell(events.JOB_COMPLETE, lambda: events.JobCompleted(stored(), duration))
+        self.tell(events.JOB_COMPLETE, lambda: events.JobCompleted(job, duration))
 
     def failed(self, job: AnyJob, error: BaseException, *, will_retry: bool) -> None:
         """Publish a failure that is written, or log it."""
@@ -82,10 +84,7 @@ class EventPublisher:
 
     def tell(self, event: str, make: Callable[[], object]) -> bool:
         """Emit an event if there are listeners, and return whether there are."""
-        # Usually nobody listens, and `event_names` is faster than `listeners`.
-        if event not in self._emitter.event_names() or not self._emitter.listeners(event):
-            return False
-        return self._emitter.emit(event, make())
+        return self.is_heard(event) and self._emitter.emit(event, make())
 
 
 def _message(error: BaseException, job: AnyJob | None) -> str:

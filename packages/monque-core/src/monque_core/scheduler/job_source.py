@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from monque_core.errors import OwnershipLostError
+from monque_core.events import JOB_COMPLETE
 from monque_core.jobs.job import AnyJob, JobStatus, twin
 from monque_core.jobs.outcome import (
     COMPLETED,
@@ -33,7 +33,7 @@ from monque_core.store.write_errors import is_document_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from monque_core.options import Options
     from monque_core.scheduler.event_publisher import EventPublisher
@@ -104,23 +104,23 @@ class JobSource(Source[AnyJob, JobCandidate]):
         return worker.timeout if work.timeout is None else work.timeout
 
     def conclude(
-        self, run: Run[AnyJob], error: BaseException | None, duration: timedelta
+        self, run: Run[AnyJob], error: BaseException | None, seconds: float
     ) -> RunResult[AnyJob]:
         """Return the result of a run whose handler has ended."""
         job = run.work
         if error is None and not job.is_recurring:
-            return RunResult(run, COMPLETED, None, duration)
+            return RunResult(run, COMPLETED, None, seconds)
         now = self._clock.now()
         if error is None:
-            return RunResult(run, after_success(job, now), None, duration)
+            return RunResult(run, after_success(job, now), None, seconds)
         if run.ended_by == "stop":
-            return RunResult(run, RELEASED, error, duration)
+            return RunResult(run, RELEASED, error, seconds)
         outcome = after_failure(job, failure_reason(error), now, self._retry)
-        return RunResult(run, outcome, error, duration)
+        return RunResult(run, outcome, error, seconds)
 
     def release(self, run: Run[AnyJob]) -> RunResult[AnyJob]:
         """Return a result that undoes the claim."""
-        return RunResult(run, RELEASED, None, timedelta(0))
+        return RunResult(run, RELEASED, None)
 
     async def settle(self, results: Sequence[RunResult[AnyJob]], now: datetime) -> list[Verdict]:
         """Write outcomes, and return a verdict for each."""
@@ -129,13 +129,13 @@ class JobSource(Source[AnyJob, JobCandidate]):
 
     def finalize(self, result: RunResult[AnyJob], verdict: Verdict, now: datetime) -> bool:
         """Publish what was written; False if the schedule has changed and decides again."""
-        if isinstance(verdict, Rescheduled):
+        if verdict == "written":
+            self._publish(result, now)
+        elif isinstance(verdict, Rescheduled):
             self._conclude_again(result, verdict, now)
             return False
-        if verdict != "written":
-            self.report_lost(result.run.work, verdict)
         else:
-            self._publish(result, now)
+            self.report_lost(result.run.work, verdict)
         return True
 
     def truncate(self, result: RunResult[AnyJob], error: Exception) -> bool:
@@ -187,10 +187,10 @@ class JobSource(Source[AnyJob, JobCandidate]):
         job, outcome = result.run.work, result.outcome
         match outcome:
             case Completed():
-                self._publisher.completed(lambda: settled(job, outcome, now), result.duration)
+                self._publish_success(result, now)
             case Advanced(at, problem) if result.error is None:
                 self._wakeups.hint_at(job.name, at)
-                self._publisher.completed(lambda: settled(job, outcome, now), result.duration)
+                self._publish_success(result, now)
                 if problem is not None:
                     self._publisher.errored(problem, job)
             case Released():
@@ -202,6 +202,12 @@ class JobSource(Source[AnyJob, JobCandidate]):
                 error = result.error or RuntimeError(stored.fail_reason)
                 will_retry = isinstance(outcome, Retrying)
                 self._publisher.failed(stored, error, will_retry=will_retry)
+
+    def _publish_success(self, result: RunResult[AnyJob], now: datetime) -> None:
+        # Usually nobody listens, and the job need not be built.
+        if self._publisher.is_heard(JOB_COMPLETE):
+            stored = settled(result.run.work, result.outcome, now)
+            self._publisher.completed(stored, result.duration)
 
 
 def default_retry(options: Options) -> Exponential:

@@ -6,18 +6,17 @@ import asyncio
 import contextvars
 import inspect
 import time
-from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
 from monque_core.scheduler.source import C, W
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from datetime import timedelta
 
     from monque_core.scheduler.runs import Run
     from monque_core.scheduler.source import RunResult, Source
-    from monque_core.scheduler.workers import Middleware, Work, Worker
+    from monque_core.scheduler.workers import Handler, Middleware, Work, Worker
     from monque_core.threads import ThreadPool
 
 
@@ -38,7 +37,7 @@ class Runner(Generic[W, C]):
         started = time.perf_counter()
         error: BaseException | None = None
         try:
-            worker = self._source.workers[run.work.name]
+            worker = self._source.workers.by_name[run.work.name]
             run.given = work = self._source.begin(run)
             limit = self._source.timeout(run.work, worker)
             if limit is not None:
@@ -49,11 +48,11 @@ class Runner(Generic[W, C]):
                 await self._chain(run, worker, work, 0)
         except BaseException as raised:  # noqa: BLE001  # whatever a handler raises is its failure
             error = raised
-        duration = timedelta(seconds=time.perf_counter() - started)
+        seconds = time.perf_counter() - started
         if run.ended_by == "loss" or run.is_abandoned:
             ended(run, None)
         else:
-            ended(run, self._source.conclude(run, error, duration))
+            ended(run, self._source.conclude(run, error, seconds))
         # Break the reference cycle of frame and traceback, so that the error is freed at once.
         error = None
 
@@ -85,31 +84,37 @@ class Runner(Generic[W, C]):
             return await self._middleware[depth](work, call_next)
         if worker.is_async:
             return await worker.handler(work)  # type: ignore[misc]  # is_async says it is awaitable
-        result = await self._in_thread(run, partial(worker.handler, work))
+        result = await self._in_thread(run, worker.handler, work)
         return await result if inspect.isawaitable(result) else result
 
-    async def _in_thread(self, run: Run[W], call: Callable[[], object]) -> object:
-        """Wait for a thread, deferring every cancellation except that of `stop()` giving up on it.
-
-        A thread cannot be cancelled: until it returns, its work keeps slot, claim and scope.
-        """
+    async def _in_thread(self, run: Run[W], handler: Handler, work: Work) -> object:
+        """Call a handler in a thread, with the context of this run, and wait for it."""
         context = contextvars.copy_context()
-        future = self._threads.submit(lambda: context.run(call))
-        cancelled: asyncio.CancelledError | None = None
-        while not future.done():
-            try:
-                await asyncio.wait([future])
-            except asyncio.CancelledError as error:
-                cancelled = error
-                if run.is_stopping:
-                    run.is_abandoned = True
-                    # Nobody waits any more for what the thread may raise.
-                    future.cancel()
-                    raise
+        future = _ThreadFuture(run)
+        self._threads.submit(lambda: context.run(handler, work), future)
         try:
-            if cancelled is not None:
+            return await future
+        except asyncio.CancelledError:
+            if future.cancelled():
+                run.is_abandoned = True
+            else:
+                # The cancellation takes the place of what the thread may have raised.
                 future.exception()
-                raise cancelled
-            return future.result()
+            raise
         finally:
-            del future, cancelled
+            del future
+
+
+class _ThreadFuture(asyncio.Future[object]):
+    """Defers every cancellation except that of `stop()` giving up on the thread.
+
+    A thread cannot be cancelled: until it returns, its work keeps slot, claim and scope.
+    """
+
+    def __init__(self, run: Run[Any]) -> None:
+        super().__init__()
+        self._run = run
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Refuse, so that asyncio cancels the waiting task when the thread has returned."""
+        return self._run.is_stopping and super().cancel(msg)

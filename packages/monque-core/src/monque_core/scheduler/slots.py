@@ -69,7 +69,7 @@ class Slots:
 
     def free(self, name: str) -> int:
         """Return how many more runs of this name may start, by both limits."""
-        own = max(0, self._workers[name].concurrency - self._taken[name])
+        own = max(0, self._workers.by_name[name].concurrency - self._taken[name])
         return own if self.instance_limit is None else min(own, self._share(self.instance_limit))
 
     def free_over_all(self) -> int:
@@ -87,11 +87,11 @@ class Slots:
 
     def limit(self, name: str) -> int:
         """Return how many runs of this name may ever overlap."""
-        own = self._workers[name].concurrency
+        own = self._workers.by_name[name].concurrency
         return own if self.instance_limit is None else min(own, self.instance_limit)
 
     def _own_free(self, name: str) -> int:
-        return max(0, self._workers[name].concurrency - self._taken[name])
+        return max(0, self._workers.by_name[name].concurrency - self._taken[name])
 
     def _share(self, instance_limit: int) -> int:
         """Return this source's part of the instance's free slots, dealt out along the line."""

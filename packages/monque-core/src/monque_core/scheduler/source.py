@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from bson import ObjectId
 
@@ -110,20 +111,25 @@ class WorkQueue(Protocol[W_co, C]):
 class RunResult(Generic[W]):
     """How a run ended."""
 
-    __slots__ = ("duration", "error", "outcome", "run")
+    __slots__ = ("error", "outcome", "run", "seconds")
 
     def __init__(
         self,
         run: Run[W],
         outcome: Any,
         error: BaseException | None,
-        duration: timedelta,
+        seconds: float = 0.0,
     ) -> None:
         self.run = run
         self.outcome = outcome
         """What to write, in the terms of the source."""
         self.error = error
-        self.duration = duration
+        self.seconds = seconds
+
+    @property
+    def duration(self) -> timedelta:
+        """Return how long the handler took."""
+        return timedelta(seconds=self.seconds)
 
 
 class Source(ABC, Generic[W, C]):
@@ -160,10 +166,8 @@ class Source(ABC, Generic[W, C]):
         """Return how long one run may take, None for any time."""
 
     @abstractmethod
-    def conclude(
-        self, run: Run[W], error: BaseException | None, duration: timedelta
-    ) -> RunResult[W]:
-        """Return the result of a run whose handler has ended."""
+    def conclude(self, run: Run[W], error: BaseException | None, seconds: float) -> RunResult[W]:
+        """Return the result of a run whose handler has ended after so many seconds."""
 
     @abstractmethod
     def release(self, run: Run[W]) -> RunResult[W]:

@@ -22,19 +22,18 @@ class Timings:
 
     def ran(self, name: str, seconds: float) -> None:
         """Record the duration of a run."""
-        self._by_name[name] = _average(self._by_name.get(name), seconds)
-        self.run_seconds = _average(self.run_seconds, seconds)
+        of_name = self._by_name.get(name, seconds)
+        self._by_name[name] = of_name + _WEIGHT * (seconds - of_name)
+        over_all = seconds if self.run_seconds is None else self.run_seconds
+        self.run_seconds = over_all + _WEIGHT * (seconds - over_all)
 
     def claimed(self, count: int, seconds: float) -> None:
         """Record the duration of a claim, from the look to the read-back."""
-        self.claim_seconds = _average(self.claim_seconds, seconds)
-        self.claim_seconds_per_job = _average(self.claim_seconds_per_job, seconds / count)
+        per_job = seconds / count
+        self.claim_seconds += _WEIGHT * (seconds - self.claim_seconds)
+        self.claim_seconds_per_job += _WEIGHT * (per_job - self.claim_seconds_per_job)
 
     def prefetched_too_long(self, name: str) -> None:
         """Record that a prefetched job found no slot in time: fewer are to be prefetched."""
         self._by_name[name] = max(_OVERDUE_SECONDS, self._by_name.get(name, 0.0))
         self.run_seconds = max(_OVERDUE_SECONDS, self.run_seconds or 0.0)
-
-
-def _average(average: float | None, value: float) -> float:
-    return value if average is None else average + _WEIGHT * (value - average)

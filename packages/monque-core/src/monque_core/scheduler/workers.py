@@ -53,31 +53,28 @@ class Workers:
     """The registered workers; their order does not matter."""
 
     def __init__(self) -> None:
-        self._by_name: dict[str, Worker] = {}
+        self.by_name: dict[str, Worker] = {}
 
     def add(self, worker: Worker, *, replace: bool) -> None:
         """Register a worker; the runs of one it replaces go on."""
-        if worker.name in self._by_name and not replace:
+        if worker.name in self.by_name and not replace:
             raise WorkerRegistrationError(
                 worker.name,
                 f"a worker for {worker.name!r} is registered already; "
                 "pass replace=True to put this one in its place",
             )
-        self._by_name[worker.name] = worker
-
-    def __getitem__(self, name: str) -> Worker:
-        return self._by_name[name]
+        self.by_name[worker.name] = worker
 
     def __contains__(self, name: object) -> bool:
-        return name in self._by_name
+        return name in self.by_name
 
     def __iter__(self) -> Iterator[Worker]:
-        return iter(list(self._by_name.values()))
+        return iter(list(self.by_name.values()))
 
     @property
     def names(self) -> list[str]:
         """Return the names with a worker here."""
-        return list(self._by_name)
+        return list(self.by_name)
 
 
 def needs_arguments(method: str, target: object, example: str) -> TypeError:

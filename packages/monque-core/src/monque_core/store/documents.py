@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import bson
@@ -27,6 +28,7 @@ _ID = b"\x07_id\x00"
 _READERS: Final = {field.key: (field.name, field.kind.exact, field.kind.read) for field in FIELDS}
 _REQUIRED: Final = {field.name: field.key for field in FIELDS if field.is_required}
 _REQUIRED_NAMES: Final = frozenset(_REQUIRED)
+_NOTHING_KNOWN: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 def _compile_writer() -> Callable[[AnyJob], Document]:
@@ -64,10 +66,16 @@ def to_document(job: AnyJob) -> Document:
     return _write(job)
 
 
-def to_job(document: Mapping[str, Any], *, deduplicated: bool = False) -> AnyJob:
+def to_job(
+    document: Mapping[str, Any],
+    *,
+    known: Mapping[str, Any] = _NOTHING_KNOWN,
+    deduplicated: bool = False,
+) -> AnyJob:
     """Return the job of a document; a stored null counts as absent.
 
-    Raise `InvalidJobError` for a document that cannot be a job.
+    The attributes that are known already replace what the document has of them. Raise
+    `InvalidJobError` for a document that cannot be a job.
     """
     if type(document) is Undecodable:
         raise undecodable(document["data"], document["_id"])
@@ -85,11 +93,17 @@ def to_job(document: Mapping[str, Any], *, deduplicated: bool = False) -> AnyJob
                     values[name] = read(value)
                 except ValueError:
                     raise unreadable(key, value, document.get("_id")) from None
+    values.update(known)
     if not values.keys() >= _REQUIRED_NAMES:
         _complete(values)
     if deduplicated:
         values["deduplicated"] = True
     return job
+
+
+def attributes(document: Document) -> dict[str, Any]:
+    """Return fields that this instance has written as attributes of a job."""
+    return {_READERS[key][0]: value for key, value in document.items()}
 
 
 def _complete(values: dict[str, Any]) -> None:

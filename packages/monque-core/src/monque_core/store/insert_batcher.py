@@ -136,6 +136,7 @@ class _Batcher:
             stored = await self._inserts.put_together([one.job for one in group.inserts])
             for one, result in zip(group.inserts, stored, strict=True):
                 _resolve(one, result)
+            await self._accumulate()
         except Exception as error:  # noqa: BLE001  # the callers get it
             for one in group.inserts:
                 _resolve(one, error)
@@ -146,6 +147,17 @@ class _Batcher:
                 one.stored.cancel()
             self._groups.discard(group)
             self._ended(group)
+
+    async def _accumulate(self) -> None:
+        """Let callers that store one job after the other come back before the next write.
+
+        Otherwise the first of them would be written alone while the others wait behind it. There
+        is no timer: each iteration of the event loop that brings another job allows one more.
+        """
+        count = -1
+        while count < len(self._waiting) < _LARGEST_GROUP:
+            count = len(self._waiting)
+            await asyncio.sleep(0)
 
     def _fail_waiting(self, write: object, error: MonqueConnectionError) -> None:
         """Fail the waiting jobs as well if MongoDB cannot be reached, instead of trying again."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from pymongo.errors import OperationFailure, WriteError
 
 from monque_core.errors import InvalidJobError
 from monque_core.jobs.job import AnyJob
 from monque_core.store.claim_queue import ClaimQueue, DueDocument
-from monque_core.store.documents import schedule_problem, to_job, unreadable
+from monque_core.store.documents import attributes, schedule_problem, to_job, unreadable
 from monque_core.store.expressions import EARLIEST, one_of
 from monque_core.store.indexes import PENDING, PROCESSING
 from monque_core.store.quarantine import Quarantine, Rejected
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 
     from monque_core.store.driver import Collection, Document
     from monque_core.store.transitions import Transition
+
+
+_PRIORITY = attrgetter("priority")
+_DUE_TIME = attrgetter("next_run_at")
 
 
 @dataclass(slots=True)
@@ -191,27 +196,32 @@ class JobQueue(ClaimQueue[AnyJob, JobCandidate]):
         self, selection: Document, token: ObjectId, at: datetime, *, majority: bool = False
     ) -> list[AnyJob | Rejected]:
         mine = {"claimedBy": self._owner.instance_id, "claimToken": token}
-        known = claimed(self._owner, token, at)
+        written = claimed(self._owner, token, at)
+        known = attributes(written)
         documents = await self._collection.find(
             {**PROCESSING, **selection, **mine},
             # Half of a job is what this claim wrote, and dates are slow to decode.
-            projection=dict.fromkeys(known, 0),
+            projection=dict.fromkeys(written, 0),
             majority=majority,
             hint=BY_ID if "_id" in selection else None,
         )
-        jobs: list[AnyJob | Rejected] = []
+        jobs: list[AnyJob] = []
+        rejected: list[Rejected] = []
         for document in documents:
-            document.update(known)
             try:
-                job = to_job(document)
+                job = to_job(document, known=known)
             except InvalidJobError as error:
-                rejected = self._quarantine.put(document["_id"], document["name"], error, at)
-                jobs.append(await rejected)
+                put = self._quarantine.put(document["_id"], document["name"], error, at)
+                rejected.append(await put)
+                continue
+            if job.repeat_interval is not None and (skipped := await self._skipped(job, at)):
+                rejected.append(skipped)
             else:
-                jobs.append(job if job.repeat_interval is None else await self._checked(job, at))
+                jobs.append(job)
         # The indexes return them in other orders; runs start in the order of the claim.
-        jobs.sort(key=_claim_rank)
-        return jobs
+        jobs.sort(key=_DUE_TIME)
+        jobs.sort(key=_PRIORITY, reverse=True)
+        return [*rejected, *jobs]
 
     async def _read(self, document: Document) -> AnyJob | Rejected:
         now = document["lockedAt"]
@@ -219,13 +229,13 @@ class JobQueue(ClaimQueue[AnyJob, JobCandidate]):
             job = to_job(document)
         except InvalidJobError as error:
             return await self._quarantine.put(document["_id"], document["name"], error, now)
-        return job if job.repeat_interval is None else await self._checked(job, now)
+        return job if job.repeat_interval is None else await self._skipped(job, now) or job
 
-    async def _checked(self, schedule: AnyJob, now: datetime) -> AnyJob | Rejected:
-        """Return a claimed schedule, or release it if this instance cannot read its cron."""
+    async def _skipped(self, schedule: AnyJob, now: datetime) -> Rejected | None:
+        """Release a claimed schedule if this instance cannot read its cron, else return None."""
         problem = schedule_problem(schedule.id, schedule.repeat_interval, schedule.timezone)
         if problem is None:
-            return schedule
+            return None
         step = release([schedule], self._owner, now)
         await self._collection.update_one(step.filter, step.update, hint=BY_ID)
         return self._quarantine.skip(schedule.id, problem)
@@ -233,9 +243,3 @@ class JobQueue(ClaimQueue[AnyJob, JobCandidate]):
 
 def _count(value: object) -> float:
     return value if isinstance(value, (int, float)) else 0
-
-
-def _claim_rank(job: AnyJob | Rejected) -> tuple[int, Any]:
-    if isinstance(job, Rejected):
-        return (0, 0)
-    return (1, (-job.priority, job.next_run_at))
