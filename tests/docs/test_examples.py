@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.forked_programs import ForkedPrograms
 from tests.support.pages import Block, blocks, page_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 _LONGEST_RUN = 200
@@ -32,22 +30,22 @@ def environment(uri: str, database_name: str) -> dict[str, str]:
     return os.environ | {"MONGODB_URI": database, "MONQUE_URI": database}
 
 
-@pytest.fixture(scope="module")
-def programs() -> Iterator[ForkedPrograms]:
-    """Yield the process that runs the programs of the pages."""
-    with ForkedPrograms() as programs:
-        yield programs
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="the programs run in forks")
 @pytest.mark.parametrize("program", blocks("python"), ids=str)
 def test_a_program_runs_and_prints_what_the_page_says(
-    program: Block, programs: ForkedPrograms, environment: dict[str, str], tmp_path: Path
+    program: Block, environment: dict[str, str], tmp_path: Path
 ) -> None:
     path = tmp_path / "example.py"
     path.write_text(program.code, encoding="utf-8")
 
-    done = programs.run(path, environment)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(path)],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=_LONGEST_RUN,
+        check=False,
+    )
 
     assert done.returncode == 0, done.stdout + done.stderr
     if program.output is not None:
