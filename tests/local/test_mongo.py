@@ -15,7 +15,8 @@ from pymongo import AsyncMongoClient, MongoClient
 from pymongo.errors import AutoReconnect, OperationFailure
 
 from monque_core.errors import MonqueConnectionError, MonqueError
-from monque_core.local import LocalMongo, ports
+from monque_core.local import LocalMongo
+from monque_core.local.node import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -240,7 +241,6 @@ def test_losing_the_race_for_a_free_port_takes_another(monkeypatch: pytest.Monke
         taken.listen()
         busy = taken.getsockname()[1]
         choices = iter([busy, busy])
-        free_port = ports.free_port
         monkeypatch.setattr(
             "monque_core.local.mongo.free_port", lambda: next(choices, None) or free_port()
         )
