@@ -14,6 +14,7 @@ from monque_core.scheduler import cluster as cluster_module
 from monque_core.scheduler import pipeline
 from monque_core.scheduler.backup import Backup
 from monque_core.scheduler.listener import Listener
+from monque_core.store import cluster_signals
 from tests.support.commands import CommandLog
 from tests.support.happenings import Happenings
 from tests.support.polling import NO_POLLS, Polling
@@ -481,8 +482,10 @@ async def test_a_listener_that_gains_a_worker_leaves_its_seat_to_another(
 
 
 async def test_signals_that_are_dropped_are_created_again(
-    any_db: AnyDatabase, db: AsyncDatabase[dict[str, Any]]
+    any_db: AnyDatabase, db: AsyncDatabase[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A tail notices the drop when its wait ends.
+    monkeypatch.setattr(cluster_signals, "_TAIL_SECONDS", 1.0)
     async with team() as members:
         for _ in range(3):
             await members.join(any_db, concurrency=1)

@@ -17,6 +17,7 @@ from monque_core.scheduler.loop import Loop, Periodic
 from monque_core.scheduler.ranking import rank
 from monque_core.store.cluster_signals import SignalsUnavailableError
 from monque_core.store.listener_seats import SEATS, pool_of
+from monque_core.waiting import ExponentialPause, wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -141,11 +142,7 @@ class Cluster(Loop):
         """Wait until a seat may be free, or to be sure at most about a minute."""
         rest = self._rests_until - asyncio.get_running_loop().time()
         seconds = rest if rest > 0 else _LONGEST_CHECK_GAP * random.uniform(0.5, 1.0)
-        try:
-            async with asyncio.timeout(seconds):
-                await self._chance.wait()
-        except TimeoutError:
-            pass
+        await wait_for_event(self._chance, seconds)
 
     async def wait_until_seat_is_lost(self) -> None:
         """Wait until another instance has the seat, or this one may listen no more without one."""
@@ -216,11 +213,11 @@ class Cluster(Loop):
         self._is_hearing = False
 
     async def _run(self) -> None:
-        pause = _FIRST_PAUSE
+        pause = ExponentialPause(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
                 async with self._open_tail() as tail:
-                    pause = _FIRST_PAUSE
+                    pause.reset()
                     while True:
                         signal = await tail.next()
                         if signal is not None:
@@ -230,8 +227,7 @@ class Cluster(Loop):
                 return
             except Exception as error:  # noqa: BLE001  # whatever broke the tail, open a new one
                 self._complain(error)
-            await asyncio.sleep(pause)
-            pause = min(_LONGEST_PAUSE, 2 * pause)
+            await pause.sleep()
 
     @asynccontextmanager
     async def _open_tail(self) -> AsyncIterator[SignalTail]:
@@ -308,9 +304,6 @@ class Cluster(Loop):
     async def _send(
         self, kind: SignalKind, to: Sequence[str] | None, names: Sequence[str] = ()
     ) -> None:
-        if not self._is_hearing:
-            # To a collection that was dropped, since the server would create it again, not capped.
-            return
         await self._signals.send(kind, sender=self._id, pool=self._pool, to=to, names=names)
 
     def _set_hearing(self, *, is_hearing: bool) -> None:

@@ -74,7 +74,6 @@ class ClusterSignals:
     async def open(self, instance_id: str) -> SignalTail:
         """Return a cursor on the signals to an instance that are sent from now on."""
         try:
-            await self._collection.create_capped(_SIZE_BYTES, _MOST_SIGNALS)
             # The server closes a tailing cursor on an empty collection at once.
             first = await self._put({"kind": "open", "from": instance_id, "to": []})
             addressed = {"at": {"$gte": first["at"]}, "to": {"$in": [instance_id, None]}}
@@ -86,6 +85,8 @@ class ClusterSignals:
 
     async def _put(self, signal: Document) -> Document:
         """Insert a signal with the time of the server, and return it."""
+        # An upsert would create a collection that was dropped, but not as a capped one.
+        await self._collection.create_capped(_SIZE_BYTES, _MOST_SIGNALS)
         values = {field: {"$literal": value} for field, value in signal.items()}
         stored = await self._collection.find_one_and_update(
             {"_id": ObjectId()}, [{"$set": {**values, "at": "$$NOW"}}], upsert=True
