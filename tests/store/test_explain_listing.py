@@ -171,38 +171,38 @@ class TestOneJob:
         (job,) = await store.listing.find(chosen, NEWEST_FIRST, 1, 0, NOW)
         plans.made.clear()
         assert await store.listing.get(job.id) is not None
-        assert await store.control.retry(job.id, NOW + DAY) is not None
-        assert await store.control.reschedule(job.id, NOW + DAY, NOW) is not None
-        assert await store.control.cancel(job.id, NOW) is not None
-        assert await store.control.delete(job.id)
+        assert await store.management.retry(job.id, NOW + DAY) is not None
+        assert await store.management.reschedule(job.id, NOW + DAY, NOW) is not None
+        assert await store.management.cancel(job.id, NOW) is not None
+        assert await store.management.delete(job.id)
         assert_tight(plans, count=8)
         assert {name for plan in plans.made for name in plan.indexes} <= {"_id_"}
 
 
 class TestInBulk:
     async def test_deleting_a_name_costs_its_jobs(self, store: Store, plans: Plans) -> None:
-        batches = store.control.delete_many(JobSelector(NAMES[-1]), NOW)
+        batches = store.management.delete_many(JobSelector(NAMES[-1]), NOW)
         assert sum([count async for count in batches]) == OF_A_NAME
         assert_tight(plans, seeks=8)
         assert_sorted_by_the_index(plans.made)
 
     async def test_deleting_a_rare_status_costs_its_jobs(self, store: Store, plans: Plans) -> None:
-        batches = store.control.delete_many(JobSelector(status="cancelled"), NOW)
+        batches = store.management.delete_many(JobSelector(status="cancelled"), NOW)
         assert sum([count async for count in batches]) > 400
         assert_tight(plans, seeks=8)
         assert_sorted_by_the_index(plans.made)
 
     async def test_retrying_what_failed_costs_those_jobs(self, store: Store, plans: Plans) -> None:
         chosen = JobSelector(status="failed")
-        count = await store.control.count_retryable(chosen, NOW)
-        batches = store.control.retry_many(chosen, NOW + DAY, timedelta(0))
+        count = await store.management.count_retryable(chosen, NOW)
+        batches = store.management.retry_many(chosen, NOW + DAY, timedelta(0))
         assert sum([retried async for retried in batches]) == count > 1500
         assert_tight(plans, seeks=8)
 
     async def test_cancelling_a_name_costs_no_more_than_its_jobs(
         self, store: Store, plans: Plans
     ) -> None:
-        batches = store.control.cancel_many(JobSelector(NAMES[-2]), NOW)
+        batches = store.management.cancel_many(JobSelector(NAMES[-2]), NOW)
         cancelled = sum([count async for count in batches])
         assert cancelled > OF_A_NAME / 4
         assert_bounded(plans, OF_A_NAME + 3 * cancelled + 20)

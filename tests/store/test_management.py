@@ -37,9 +37,9 @@ LATER: Final = NOW + timedelta(minutes=5)
 TICK: Final = NOW + timedelta(hours=1)
 NO_SPREAD: Final = timedelta(0)
 ACTIONS: Final[dict[str, Action]] = {
-    "cancel": lambda store, job_id: store.control.cancel(job_id, LATER),
-    "retry": lambda store, job_id: store.control.retry(job_id, LATER),
-    "reschedule": lambda store, job_id: store.control.reschedule(job_id, TICK, LATER),
+    "cancel": lambda store, job_id: store.management.cancel(job_id, LATER),
+    "retry": lambda store, job_id: store.management.retry(job_id, LATER),
+    "reschedule": lambda store, job_id: store.management.reschedule(job_id, TICK, LATER),
 }
 ALLOWED: Final = {
     ("cancel", "pending"): "cancelled",
@@ -91,8 +91,8 @@ class TestEveryCell:
     async def test_of_deletion(self, db: Db, store: Store, status: Any) -> None:
         job, other = a_job(status=status), a_job(status=status)
         await put(db, job, other)
-        assert await store.control.delete(job.id)
-        assert not await store.control.delete(job.id)
+        assert await store.management.delete(job.id)
+        assert not await store.management.delete(job.id)
         assert [document["_id"] async for document in jobs_in(db).find()] == [other.id]
 
 
@@ -101,7 +101,7 @@ class TestWhatIsWritten:
         job = a_past_job()
         await put(db, job)
         before = await document_of(db, job)
-        change = await store.control.cancel(job.id, LATER)
+        change = await store.management.cancel(job.id, LATER)
         assert change is not None
         assert change.is_new
         assert await document_of(db, job) == before | {"status": "cancelled", "updatedAt": LATER}
@@ -109,9 +109,9 @@ class TestWhatIsWritten:
     async def test_by_a_second_one_is_nothing(self, db: Db, store: Store) -> None:
         job = a_past_job()
         await put(db, job)
-        await store.control.cancel(job.id, LATER)
+        await store.management.cancel(job.id, LATER)
         before = await document_of(db, job)
-        change = await store.control.cancel(job.id, TICK)
+        change = await store.management.cancel(job.id, TICK)
         assert change is not None
         assert not change.is_new
         assert await document_of(db, job) == before
@@ -119,7 +119,7 @@ class TestWhatIsWritten:
     async def test_by_a_retry(self, db: Db, store: Store) -> None:
         job = a_past_job(status="failed", unique_key="key", data={"a": 1})
         await put(db, job)
-        change = await store.control.retry(job.id, LATER)
+        change = await store.management.retry(job.id, LATER)
         assert change is not None
         assert change.previous_status == "failed"
         assert change.job == await stored(db, job)
@@ -138,7 +138,7 @@ class TestWhatIsWritten:
     ) -> None:
         job = a_past_job(status="failed", next_run_at=NOW - timedelta(days=1))
         await put(db, job)
-        await store.control.retry(job.id, LATER)
+        await store.management.retry(job.id, LATER)
         claimed = await claim(store, now=LATER)
         assert (claimed.id, claimed.claims, claimed.fail_count) == (job.id, 1, 0)
 
@@ -146,7 +146,7 @@ class TestWhatIsWritten:
         job = a_past_job()
         await put(db, job)
         before = await document_of(db, job)
-        assert await store.control.reschedule(job.id, TICK, LATER) is not None
+        assert await store.management.reschedule(job.id, TICK, LATER) is not None
         assert await document_of(db, job) == before | {"nextRunAt": TICK, "updatedAt": LATER}
 
     @every_action
@@ -174,7 +174,7 @@ class TestWhatIsWritten:
         async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
             store = await open_store(client[database_name])
             log.sent.clear()
-            change = await store.control.cancel(job.id, LATER)
+            change = await store.management.cancel(job.id, LATER)
             assert change is not None
             assert not change.is_new
             assert log.count() == {"find": 1}
@@ -187,7 +187,7 @@ class TestUniqueKey:
         before = await document_of(db, job)
         message = f"cannot retry job {job.id}: it is failed, and its unique key is active again"
         with pytest.raises(JobStateError, match=message) as caught:
-            await store.control.retry(job.id, LATER)
+            await store.management.retry(job.id, LATER)
         assert (caught.value.job_id, caught.value.current_status) == (job.id, "failed")
         assert caught.value.action == "retry"
         assert await document_of(db, job) == before
@@ -196,18 +196,18 @@ class TestUniqueKey:
     async def test_of_a_finished_job_does_not(self, db: Db, store: Store, status: Any) -> None:
         job = a_job(status="failed", unique_key="key")
         await put(db, job, a_job(unique_key="key", status=status))
-        assert await store.control.retry(job.id, LATER) is not None
+        assert await store.management.retry(job.id, LATER) is not None
 
     async def test_is_free_after_a_cancellation(self, db: Db, store: Store) -> None:
         job = a_job(unique_key="key")
         await put(db, job)
-        await store.control.cancel(job.id, LATER)
+        await store.management.cancel(job.id, LATER)
         assert not (await store.inserts.insert_unique(a_job(unique_key="key"), None)).deduplicated
 
     async def test_is_taken_after_a_retry(self, db: Db, store: Store) -> None:
         job = a_job(unique_key="key", status="cancelled")
         await put(db, job)
-        await store.control.retry(job.id, LATER)
+        await store.management.retry(job.id, LATER)
         assert (await store.inserts.insert_unique(a_job(unique_key="key"), None)).id == job.id
 
 
@@ -220,7 +220,7 @@ class TestRaces:
 
         async def cancel(job: AnyJob) -> bool:
             try:
-                return await store.control.cancel(job.id, NOW) is not None
+                return await store.management.cancel(job.id, NOW) is not None
             except JobStateError as error:
                 return error.current_status != "processing"
 
@@ -239,8 +239,8 @@ class TestRaces:
             job = a_job(status="failed")
             await put(db, job)
             results = await asyncio.gather(
-                store.control.retry(job.id, LATER),
-                other.control.retry(job.id, LATER),
+                store.management.retry(job.id, LATER),
+                other.management.retry(job.id, LATER),
                 return_exceptions=True,
             )
             (error,) = [result for result in results if isinstance(result, JobStateError)]
@@ -255,7 +255,7 @@ class TestRaces:
             job = a_job()
             await put(db, job)
             changes = await asyncio.gather(
-                store.control.cancel(job.id, LATER), other.control.cancel(job.id, LATER)
+                store.management.cancel(job.id, LATER), other.management.cancel(job.id, LATER)
             )
             assert sorted(change.is_new for change in changes if change) == [False, True]
 
@@ -314,7 +314,7 @@ class TestDeletionOfARunningJob:
     async def test_takes_its_claim_away(self, db: Db, store: Store) -> None:
         await put(db, a_job())
         job = await claim(store)
-        assert await store.control.delete(job.id)
+        assert await store.management.delete(job.id)
         assert await store.outcomes.renew([job], LATER) == {(job.id, job.claim_token): "deleted"}
         assert await jobs_in(db).count_documents({}) == 0
 
@@ -325,19 +325,19 @@ class TestRecurringJobs:
     ) -> None:
         schedule = a_schedule()
         await put(db, schedule)
-        await store.control.cancel(schedule.id, LATER)
+        await store.management.cancel(schedule.id, LATER)
         assert await store.queue.look([schedule.name], 10, TICK) == []
         again = await store.schedules.put(a_schedule(), None)
         assert not again.deduplicated
         with pytest.raises(JobStateError, match="its unique key is active again"):
-            await store.control.retry(schedule.id, LATER)
+            await store.management.retry(schedule.id, LATER)
 
     async def test_that_are_retried_go_on_with_the_run_that_was_due_next(
         self, db: Db, store: Store
     ) -> None:
         schedule = a_schedule(status="cancelled", next_run_at=TICK)
         await put(db, schedule)
-        change = await store.control.retry(schedule.id, LATER)
+        change = await store.management.retry(schedule.id, LATER)
         assert change is not None
         assert (change.job.next_run_at, change.job.is_recurring) == (TICK, True)
         assert (await claim(store, schedule.name, TICK)).id == schedule.id
@@ -345,7 +345,7 @@ class TestRecurringJobs:
     async def test_that_are_moved_keep_their_schedule(self, db: Db, store: Store) -> None:
         schedule = a_schedule()
         await put(db, schedule)
-        change = await store.control.reschedule(schedule.id, TICK, LATER)
+        change = await store.management.reschedule(schedule.id, TICK, LATER)
         assert change is not None
         assert (change.job.next_run_at, change.job.repeat_interval) == (TICK, "0 * * * *")
 
@@ -364,7 +364,7 @@ class TestGarbage:
 
     async def test_can_be_deleted(self, db: Db, store: Store) -> None:
         job_id = (await jobs_in(db).insert_one({})).inserted_id
-        assert await store.control.delete(job_id)
+        assert await store.management.delete(job_id)
 
 
 STRANGE_IDS: Final[list[Any]] = [
@@ -399,9 +399,9 @@ class TestInBulk:
         before = {job.id: await document_of(db, job) for job in jobs}
         chosen = JobSelector("send-email")
         batches = {
-            "cancel": lambda: store.control.cancel_many(chosen, LATER),
-            "retry": lambda: store.control.retry_many(chosen, LATER, NO_SPREAD),
-            "delete": lambda: store.control.delete_many(chosen, LATER),
+            "cancel": lambda: store.management.cancel_many(chosen, LATER),
+            "retry": lambda: store.management.retry_many(chosen, LATER, NO_SPREAD),
+            "delete": lambda: store.management.delete_many(chosen, LATER),
         }[action]
         assert await total(batches()) == 3 * len(statuses)
         assert await total(batches()) == 0
@@ -422,9 +422,9 @@ class TestInBulk:
         jobs = [a_job(status="failed" if action == "retry" else "pending") for _ in range(2500)]
         await put(db, *jobs)
         batches = {
-            "cancel": lambda: store.control.cancel_many(JobSelector(), LATER),
-            "retry": lambda: store.control.retry_many(JobSelector(), LATER, NO_SPREAD),
-            "delete": lambda: store.control.delete_many(JobSelector(), LATER),
+            "cancel": lambda: store.management.cancel_many(JobSelector(), LATER),
+            "retry": lambda: store.management.retry_many(JobSelector(), LATER, NO_SPREAD),
+            "delete": lambda: store.management.delete_many(JobSelector(), LATER),
         }[action]()
         assert [count async for count in batches] == [1000, 1000, 500]
         left = "pending" if action == "retry" else "cancelled"
@@ -443,9 +443,9 @@ class TestInBulk:
         await put(db, a_job(status=status), a_job(status="completed"))
         chosen = JobSelector(status=status)
         batches = {
-            "cancel": lambda: store.control.cancel_many(chosen, LATER),
-            "retry": lambda: store.control.retry_many(chosen, LATER, NO_SPREAD),
-            "delete": lambda: store.control.delete_many(chosen, LATER),
+            "cancel": lambda: store.management.cancel_many(chosen, LATER),
+            "retry": lambda: store.management.retry_many(chosen, LATER, NO_SPREAD),
+            "delete": lambda: store.management.delete_many(chosen, LATER),
         }[action]()
         assert await total(batches) == len(STRANGE_IDS) + 1
         assert await jobs_in(db).count_documents({"status": status}) == 0
@@ -459,9 +459,9 @@ class TestInBulk:
         ]
         await jobs_in(db).insert_many(garbage)
         await put(db, a_job())
-        assert await total(store.control.cancel_many(JobSelector(), LATER)) == 1
-        assert await total(store.control.retry_many(JobSelector(), LATER, NO_SPREAD)) == 1
-        assert await total(store.control.delete_many(JobSelector(), LATER)) == 5
+        assert await total(store.management.cancel_many(JobSelector(), LATER)) == 1
+        assert await total(store.management.retry_many(JobSelector(), LATER, NO_SPREAD)) == 1
+        assert await total(store.management.delete_many(JobSelector(), LATER)) == 5
         assert await jobs_in(db).count_documents({}) == 0
 
     async def test_a_retry_skips_what_a_key_forbids_and_goes_on(self, db: Db, store: Store) -> None:
@@ -471,7 +471,7 @@ class TestInBulk:
         plain = [a_past_job(status="failed") for _ in range(3)]
         await put(db, *(job for group in zip(taken, free, plain, strict=True) for job in group))
         await put(db, *twins, *(a_job(unique_key=job.unique_key) for job in taken))
-        assert await total(store.control.retry_many(JobSelector(), LATER, NO_SPREAD)) == 7
+        assert await total(store.management.retry_many(JobSelector(), LATER, NO_SPREAD)) == 7
         for job in taken:
             assert await stored(db, job) == job
         for job in free + plain:
@@ -480,12 +480,12 @@ class TestInBulk:
             *["failed"] * 3,
             "pending",
         ]
-        assert await total(store.control.retry_many(JobSelector(), LATER, NO_SPREAD)) == 0
+        assert await total(store.management.retry_many(JobSelector(), LATER, NO_SPREAD)) == 0
 
     async def test_retries_are_spread(self, db: Db, store: Store) -> None:
         await put(db, *(a_past_job(status="failed") for _ in range(100)))
         spread = timedelta(seconds=10)
-        assert await total(store.control.retry_many(JobSelector(), LATER, spread)) == 100
+        assert await total(store.management.retry_many(JobSelector(), LATER, spread)) == 100
         due = [document["nextRunAt"] async for document in jobs_in(db).find()]
         assert all(LATER <= at <= LATER + spread for at in due)
         assert max(due) - min(due) > spread / 2
@@ -510,11 +510,11 @@ class TestInBulk:
                 store = await open_store(client[database_name])
                 log.on_sending = meddle
                 pending = JobSelector(status="pending")
-                assert await total(store.control.cancel_many(pending, LATER)) == 6
+                assert await total(store.management.cancel_many(pending, LATER)) == 6
                 log.on_sending = lambda *_: None
                 await set_fields(db, jobs[0], status="pending", claimedBy=None)
                 log.on_sending = meddle
-                assert await total(store.control.delete_many(pending, LATER)) == 0
+                assert await total(store.management.delete_many(pending, LATER)) == 0
         assert await jobs_in(db).count_documents({"status": "processing"}) == 4
 
     async def test_jobs_stored_meanwhile_do_not_prolong_the_action(
@@ -532,15 +532,17 @@ class TestInBulk:
             async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[log]) as client:
                 store = await open_store(client[database_name])
                 log.on_sending = meddle
-                counts = [count async for count in store.control.cancel_many(JobSelector(), LATER)]
+                counts = [
+                    count async for count in store.management.cancel_many(JobSelector(), LATER)
+                ]
         assert 1500 <= sum(counts) < 1600
         assert len(counts) < 10
 
     async def test_counts_of_what_can_be_retried(self, db: Db, store: Store) -> None:
         await put(db, *(a_job(status=status) for status in JobStatus.ALL for _ in range(3)))
-        assert await store.control.count_retryable(JobSelector(), NOW) == 6
-        assert await store.control.count_retryable(JobSelector(status="failed"), NOW) == 3
-        assert await store.control.count_retryable(JobSelector(status="completed"), NOW) == 0
+        assert await store.management.count_retryable(JobSelector(), NOW) == 6
+        assert await store.management.count_retryable(JobSelector(status="failed"), NOW) == 3
+        assert await store.management.count_retryable(JobSelector(status="completed"), NOW) == 0
 
     @pytest.mark.parametrize("key", [None, "key"])
     async def test_an_unconfirmed_write_is_reported(

@@ -537,26 +537,26 @@ class TwoInstances(RuleBasedStateMachine):
         assert self.rig.run(schedules.remove(name, None, self.model.now)) == expected
 
     def cancel(self, job_id: ObjectId, owner: str) -> None:
-        control = self.rig.stores[owner].control
+        control = self.rig.stores[owner].management
         self._manage("cancel", job_id, control.cancel(job_id, self.model.now))
         if self.model.can("cancel", job_id):
             self.model.cancel(job_id)
 
     def retry(self, job_id: ObjectId, owner: str) -> None:
-        control = self.rig.stores[owner].control
+        control = self.rig.stores[owner].management
         self._manage("retry", job_id, control.retry(job_id, self.model.now))
         if self.model.can("retry", job_id):
             self.model.retry(job_id)
 
     def move(self, job_id: ObjectId, run_at: datetime, owner: str) -> None:
-        control = self.rig.stores[owner].control
+        control = self.rig.stores[owner].management
         work = control.reschedule(job_id, run_at, self.model.now)
         self._manage("reschedule", job_id, work)
         if self.model.can("reschedule", job_id):
             self.model.change(job_id, next_run_at=run_at)
 
     def delete(self, job_id: ObjectId, owner: str) -> None:
-        control = self.rig.stores[owner].control
+        control = self.rig.stores[owner].management
         assert self.rig.run(control.delete(job_id))
         assert not self.rig.run(control.delete(job_id))
         del self.model.jobs[job_id]

@@ -50,7 +50,7 @@ class Controller(ABC):
         """
         wanted = check_id(job_id)
         await self.initialize()
-        change = await self._store.control.cancel(wanted, self._now())
+        change = await self._store.management.cancel(wanted, self._now())
         if change is None:
             return None
         if change.is_new:
@@ -65,7 +65,7 @@ class Controller(ABC):
         """
         wanted = check_id(job_id)
         await self.initialize()
-        change = await self._store.control.retry(wanted, self._now())
+        change = await self._store.management.retry(wanted, self._now())
         if change is None:
             return None
         self._notice([change.job])
@@ -81,7 +81,7 @@ class Controller(ABC):
         wanted = check_id(job_id)
         instant = check_aware(run_at, field="run_at")
         await self.initialize()
-        change = await self._store.control.reschedule(wanted, instant, self._now())
+        change = await self._store.management.reschedule(wanted, instant, self._now())
         if change is None:
             return None
         self._notice([change.job])
@@ -94,7 +94,7 @@ class Controller(ABC):
         """
         wanted = check_id(job_id)
         await self.initialize()
-        is_deleted = await self._store.control.delete(wanted)
+        is_deleted = await self._store.management.delete(wanted)
         if is_deleted:
             self._emit_event(events.JOB_DELETED, events.JobDeleted(wanted))
         return is_deleted
@@ -113,7 +113,7 @@ class Controller(ABC):
         fills it.
         """
         await self._check_and_initialize(selector, everything=everything)
-        batches = self._store.control.cancel_many(selector, self._now(), schedules=schedules)
+        batches = self._store.management.cancel_many(selector, self._now(), schedules=schedules)
         return await self._in_bulk(batches, events.JOBS_CANCELLED, progress)
 
     async def retry_jobs(
@@ -130,9 +130,9 @@ class Controller(ABC):
         """
         await self._check_and_initialize(selector, everything=everything)
         now = self._now()
-        count = await self._store.control.count_retryable(selector, now)
+        count = await self._store.management.count_retryable(selector, now)
         spread = min(_LONGEST_SPREAD, _RETRY_GAP * count)
-        batches = self._store.control.retry_many(selector, now, spread)
+        batches = self._store.management.retry_many(selector, now, spread)
         return await self._in_bulk(batches, events.JOBS_RETRIED, progress)
 
     async def delete_jobs(
@@ -144,7 +144,7 @@ class Controller(ABC):
     ) -> int:
         """Delete the selected jobs in any status, and return how many."""
         await self._check_and_initialize(selector, everything=everything)
-        batches = self._store.control.delete_many(selector, self._now())
+        batches = self._store.management.delete_many(selector, self._now())
         return await self._in_bulk(batches, events.JOBS_DELETED, progress)
 
     async def _check_and_initialize(self, selector: JobSelector, *, everything: bool) -> None:

@@ -219,8 +219,8 @@ class Monque(Producer, Inspector, Controller, ReactiveAdmin, Registration, Isola
     def _new_engine(self) -> tuple[Engine, ReactiveRuntime]:
         """Return a new engine, and the runtime of the reactive tasks on it."""
         # Slow to import, and a process that only enqueues jobs needs none of it.
-        from monque_core.reactive.event_publisher import TaskEventPublisher  # noqa: PLC0415
         from monque_core.reactive.runtime import ReactiveRuntime  # noqa: PLC0415
+        from monque_core.reactive.task_event_publisher import TaskEventPublisher  # noqa: PLC0415
         from monque_core.scheduler.engine import Engine  # noqa: PLC0415
 
         engine = Engine(

@@ -12,7 +12,7 @@ from monque_core.waiting import wait_for_event
 if TYPE_CHECKING:
     from monque_core.clock import Clock
     from monque_core.options import ReactiveOptions
-    from monque_core.reactive.event_publisher import TaskEventPublisher
+    from monque_core.reactive.task_event_publisher import TaskEventPublisher
     from monque_core.reactive.task_set import TaskSet
     from monque_core.store.tasks.store import TaskStore
     from monque_core.tasks.definition import Declaration

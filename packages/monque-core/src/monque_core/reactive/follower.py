@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from monque_core.clock import Clock
     from monque_core.options import ReactiveOptions
-    from monque_core.reactive.event_publisher import TaskEventPublisher
     from monque_core.reactive.leader import Leadership
     from monque_core.reactive.planner import Planner
     from monque_core.reactive.reconciler import Reconciler
+    from monque_core.reactive.task_event_publisher import TaskEventPublisher
     from monque_core.reactive.task_set import TaskSet
     from monque_core.store.tasks.source_collections import SourceStream
     from monque_core.store.tasks.store import TaskStore

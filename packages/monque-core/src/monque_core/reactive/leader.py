@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from monque_core.options import Options
-    from monque_core.reactive.event_publisher import TaskEventPublisher
+    from monque_core.reactive.task_event_publisher import TaskEventPublisher
     from monque_core.store.leases import Leases
 
 _RENEWALS_PER_LEASE = 3

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from monque_core.options import Options
-    from monque_core.reactive.event_publisher import TaskEventPublisher
     from monque_core.reactive.leader import Leadership
+    from monque_core.reactive.task_event_publisher import TaskEventPublisher
     from monque_core.store.tasks.store import TaskStore
 
 

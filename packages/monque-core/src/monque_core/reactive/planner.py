@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from monque_core.clock import Clock
     from monque_core.reactive.change_buffer import ChangeBatch
     from monque_core.reactive.cleaner import Cleaner
-    from monque_core.reactive.event_publisher import TaskEventPublisher
     from monque_core.reactive.leader import Leadership
+    from monque_core.reactive.task_event_publisher import TaskEventPublisher
     from monque_core.reactive.task_set import TaskSet
     from monque_core.store.tasks.plan_updates import ChangedDocuments
     from monque_core.store.tasks.store import TaskStore

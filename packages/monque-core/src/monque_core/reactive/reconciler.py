@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from monque_core.clock import Clock
     from monque_core.options import ReactiveOptions
     from monque_core.reactive.cleaner import Cleaner
-    from monque_core.reactive.event_publisher import TaskEventPublisher
     from monque_core.reactive.leader import Leadership
     from monque_core.reactive.planner import Planner
+    from monque_core.reactive.task_event_publisher import TaskEventPublisher
     from monque_core.reactive.task_set import TaskSet
     from monque_core.store.tasks.declarations import DeclaredTask, Phase, ReconcileRequest
     from monque_core.store.tasks.store import TaskStore

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from monque_core.options import Options
-    from monque_core.reactive.event_publisher import TaskEventPublisher
+    from monque_core.reactive.task_event_publisher import TaskEventPublisher
     from monque_core.reactive.task_registry import Namespace, TaskRegistry
     from monque_core.reactive.task_set import TaskSet
     from monque_core.scheduler.engine import Engine

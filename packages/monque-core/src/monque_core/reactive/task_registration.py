@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from monque_core.options import Options
-    from monque_core.reactive.event_publisher import TaskEventPublisher
     from monque_core.reactive.leader_session import LeaderSession
+    from monque_core.reactive.task_event_publisher import TaskEventPublisher
     from monque_core.reactive.task_registry import TaskRegistry
     from monque_core.store.tasks.store import TaskStore
 

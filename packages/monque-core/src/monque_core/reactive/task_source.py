@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from monque_core.options import Options
-    from monque_core.reactive.event_publisher import TaskEventPublisher
+    from monque_core.reactive.task_event_publisher import TaskEventPublisher
     from monque_core.reactive.task_registry import TaskRegistry
     from monque_core.scheduler.runs import Run
     from monque_core.scheduler.source import Claim
     from monque_core.scheduler.wakeups import Wakeups
     from monque_core.scheduler.workers import Work, Worker, Workers
-    from monque_core.store.claim_outcomes import Loss
+    from monque_core.store.claim_renewal import Loss
     from monque_core.store.quarantine import Rejected
     from monque_core.store.tasks.source_collections import SourceCollections
     from monque_core.store.tasks.store import Records

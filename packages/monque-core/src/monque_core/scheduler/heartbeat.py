@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from monque_core.scheduler.runs import Run, Runs
     from monque_core.scheduler.source import Source
     from monque_core.scheduler.wakeups import Wakeups
-    from monque_core.store.claim_outcomes import Loss
+    from monque_core.store.claim_renewal import Loss
 
 
 class Heartbeat(Periodic, Generic[W, C]):

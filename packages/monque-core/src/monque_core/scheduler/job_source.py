@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from monque_core.scheduler.source import Claim
     from monque_core.scheduler.wakeups import Wakeups
     from monque_core.scheduler.workers import Work, Worker, Workers
-    from monque_core.store.claim_outcomes import Loss
+    from monque_core.store.claim_renewal import Loss
     from monque_core.store.quarantine import Rejected
     from monque_core.store.store import Store
 

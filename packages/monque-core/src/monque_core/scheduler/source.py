@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from monque_core.scheduler.polling import Polling
     from monque_core.scheduler.runs import Run
     from monque_core.scheduler.workers import Work, Worker, Workers
-    from monque_core.store.claim_outcomes import Loss
+    from monque_core.store.claim_renewal import Loss
     from monque_core.store.quarantine import Rejected
 
 Claim: TypeAlias = "tuple[Hashable, ObjectId | None]"

@@ -22,7 +22,7 @@ from monque_core.jobs.outcome import (
     Released,
     Retrying,
 )
-from monque_core.store.claim_outcomes import ClaimOutcomes, Loss
+from monque_core.store.claim_renewal import ClaimRenewal, Loss
 from monque_core.store.documents import to_document
 from monque_core.store.shard_key import BY_ID, identified
 from monque_core.store.transitions import (
@@ -73,7 +73,7 @@ class Rescheduled:
 Verdict: TypeAlias = Literal["written"] | Loss | Rescheduled
 
 
-class Outcomes(ClaimOutcomes[AnyJob]):
+class Outcomes(ClaimRenewal[AnyJob]):
     """Writes heartbeats and outcomes of the claims of this instance."""
 
     _running = (JobStatus.PROCESSING,)

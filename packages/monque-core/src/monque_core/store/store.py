@@ -59,7 +59,7 @@ class Store:
         self.finished = FinishedJobs(jobs)
         self.listing = JobListing(jobs)
         self.statistics = JobStatistics(jobs)
-        self.control = Management(jobs)
+        self.management = Management(jobs)
         self._meta = meta = self._driver.collection(f"{options.collection_name}_meta")
         retention = options.job_retention
         self.indexes = IndexMaintenance(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pymongo import UpdateOne
 
-from monque_core.store.claim_outcomes import ClaimOutcomes
+from monque_core.store.claim_renewal import ClaimRenewal
 from monque_core.store.tasks.documents import InvalidRecordError, to_record
 from monque_core.store.tasks.transitions import renew, settle
 from monque_core.tasks.outcome import SUCCEEDED, Outcome
@@ -38,7 +38,7 @@ class TaskSettlement:
     duration: timedelta | None = None
 
 
-class TaskOutcomes(ClaimOutcomes[TaskRecord]):
+class TaskOutcomes(ClaimRenewal[TaskRecord]):
     """The claimed records of this instance in one collection."""
 
     _running = TaskStatus.RUNNING

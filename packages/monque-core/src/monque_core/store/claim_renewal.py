@@ -33,7 +33,7 @@ class _Claimed(Protocol):
 W = TypeVar("W", bound=_Claimed)
 
 
-class ClaimOutcomes(ABC, Generic[W]):
+class ClaimRenewal(ABC, Generic[W]):
     """The claims of one instance on one collection, until their outcomes are written."""
 
     _running: ClassVar[Members[str]]
