@@ -66,6 +66,12 @@ class Team:
         await eventually(lambda: cluster.is_standby or happenings.follows_changes)
         return monque
 
+    def producer(self, db: Any) -> Monque:
+        """Return an instance that only enqueues, from elsewhere."""
+        monque = Monque(db)
+        self._stack.push_async_callback(monque.stop)
+        return monque
+
     def listeners(self) -> list[Monque]:
         """Return the running instances that have a seat."""
         return [one for one in self.members if one.is_running and cluster_of(one).is_listener]
@@ -106,7 +112,7 @@ async def test_each_pool_has_listeners_of_its_own(any_db: AnyDatabase) -> None:
         other = await members.join(any_db, names=["other"])
 
         assert cluster_of(other).is_listener
-        await Monque(any_db).enqueue("other", 1)
+        await members.producer(any_db).enqueue("other", 1)
         await members.starts.reach(1)
 
         assert members.started_by() == [other]
@@ -141,7 +147,7 @@ async def test_both_listeners_take_jobs(any_db: AnyDatabase) -> None:
     async with team() as members:
         for _ in range(4):
             await members.join(any_db)
-        producer = Monque(any_db)
+        producer = members.producer(any_db)
         for number in range(30):
             await producer.enqueue("work", number)
             await members.starts.reach(number + 1)
@@ -169,7 +175,7 @@ async def test_a_job_that_its_first_listener_misses_is_started_by_the_other(
             await members.join(any_db)
         deaf, other = members.listeners()
         deafen(monkeypatch, deaf)
-        producer = Monque(any_db)
+        producer = members.producer(any_db)
         for number in range(12):
             await producer.enqueue("work", number)
             await members.starts.reach(number + 1)
@@ -185,7 +191,7 @@ async def test_a_listener_that_misses_jobs_in_a_row_loses_its_seat(
             await members.join(any_db)
         deaf, _ = members.listeners()
         deafen(monkeypatch, deaf)
-        producer = Monque(any_db)
+        producer = members.producer(any_db)
         number = 0
         while deaf in members.listeners():
             await producer.enqueue("work", number)
@@ -209,7 +215,7 @@ async def test_a_job_in_the_future_is_started_though_its_first_listener_misses_i
             """Let nobody claim it here."""
 
         monkeypatch.setattr(deaf._engine._jobs.wakeups, "rank", ignored)
-        producer = Monque(any_db)
+        producer = members.producer(any_db)
         for number in range(6):
             await producer.enqueue("work", number, delay=0.1)
         await members.starts.reach(6)
@@ -225,7 +231,7 @@ async def test_when_a_listener_stops_another_takes_its_seat(any_db: AnyDatabase)
             await leaving.stop()
 
         await eventually(lambda: len(members.listeners()) == 2)
-        await Monque(any_db).enqueue("work", 1)
+        await members.producer(any_db).enqueue("work", 1)
         await members.starts.reach(1)
 
 
@@ -236,7 +242,7 @@ async def test_jobs_that_find_the_listeners_full_wake_those_on_standby(
         members.may_end.clear()
         for _ in range(5):
             await members.join(any_db, concurrency=1)
-        await Monque(any_db).enqueue_many("work", list(range(5)))
+        await members.producer(any_db).enqueue_many("work", list(range(5)))
 
         await members.starts.reach(5)
         assert len(set(members.started_by())) == 5
@@ -249,7 +255,7 @@ async def test_a_listener_with_much_to_do_hands_its_seat_over(any_db: AnyDatabas
         for _ in range(4):
             await members.join(any_db, concurrency=2)
         before = members.listeners()
-        await Monque(any_db).enqueue_many("work", list(range(4)))
+        await members.producer(any_db).enqueue_many("work", list(range(4)))
         await members.starts.reach(4)
 
         await eventually(lambda: not set(before) & set(members.listeners()))
@@ -267,7 +273,7 @@ async def test_whoever_gains_a_worker_moves_to_another_pool(any_db: AnyDatabase)
 
         moving.worker("other", other)
         await eventually(lambda: cluster_of(moving).is_listener)
-        await Monque(any_db).enqueue("other", 7)
+        await members.producer(any_db).enqueue("other", 7)
         await members.starts.reach(1)
 
 
@@ -313,7 +319,7 @@ async def test_without_the_signals_every_instance_listens(
         for one in happenings:
             await one.reach("changestream:connected")
 
-        await Monque(any_db).enqueue("work", 1)
+        await members.producer(any_db).enqueue("work", 1)
         await members.starts.reach(1)
 
 
@@ -331,7 +337,7 @@ async def test_a_check_of_what_another_was_to_claim_is_made_once_for_many(
     async with team() as members:
         for _ in range(2):
             await members.join(any_db)
-        await Monque(any_db).enqueue_many("work", list(range(500)))
+        await members.producer(any_db).enqueue_many("work", list(range(500)))
         await members.starts.reach(500)
 
         assert len(checked) < 100
@@ -372,7 +378,7 @@ async def test_an_instance_on_standby_replaces_listeners_that_leave_work(
         ]
         with monkeypatch.context() as patch:
             patch.setattr(Listener, "_take", deaf)
-            await Monque(any_db).enqueue("work", 1)
+            await members.producer(any_db).enqueue("work", 1)
             await members.starts.reach(1)
 
         (finder,) = members.started_by()
@@ -388,7 +394,7 @@ async def test_a_full_name_wakes_those_on_standby_while_other_names_have_slots(
         members.may_end.clear()
         for _ in range(4):
             await members.join(any_db, names=["full", "free"], concurrency=1)
-        producer = Monque(any_db)
+        producer = members.producer(any_db)
         for number in range(4):
             await producer.enqueue("full", number)
             await members.starts.reach(number + 1)
@@ -499,7 +505,7 @@ async def test_signals_that_are_dropped_are_created_again(
         await eventually(have_all_opened_it)
         await eventually(lambda: len(members.standby()) == 1 and len(members.listeners()) == 2)
         assert (await signals.options())["capped"]
-        await Monque(any_db).enqueue_many("work", list(range(3)))
+        await members.producer(any_db).enqueue_many("work", list(range(3)))
         await members.starts.reach(3)
         assert len(set(members.started_by())) == 3
         members.may_end.set()

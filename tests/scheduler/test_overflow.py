@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from monque_core import Monque
 from monque_core.scheduler.overflow import Overflow
 from tests.scheduler.test_cluster import cluster_of, team
 from tests.support.tally import Tally
@@ -38,7 +37,7 @@ async def test_more_instances_are_called_as_long_as_work_is_left(
         members.may_end.clear()
         alone = await members.join(any_db, concurrency=1)
         calls = count_calls(monkeypatch, cluster_of(alone))
-        await Monque(any_db).enqueue_many("work", [1, 2])
+        await members.producer(any_db).enqueue_many("work", [1, 2])
         await calls.reach(3)
 
         assert calls[:3] == [3, 6, 12]
@@ -52,7 +51,7 @@ async def test_nobody_is_called_while_slots_are_free(
         members.may_end.clear()
         alone = await members.join(any_db, concurrency=3)
         calls = count_calls(monkeypatch, cluster_of(alone))
-        await Monque(any_db).enqueue_many("work", [1, 2])
+        await members.producer(any_db).enqueue_many("work", [1, 2])
         await members.starts.reach(2)
         await asyncio.sleep(0.3)
 
@@ -74,7 +73,7 @@ async def test_a_job_that_comes_long_after_the_slots_were_full_is_called_for_at_
     async with team() as members:
         members.may_end.clear()
         alone = await members.join(any_db, names=["full", "free"], concurrency=1)
-        producer = Monque(any_db)
+        producer = members.producer(any_db)
         calls = count_calls(monkeypatch, cluster_of(alone))
         await producer.enqueue("full", 1)
         await members.starts.reach(1)
@@ -101,7 +100,7 @@ async def test_a_fault_does_not_end_the_loop(
             raise RuntimeError("no signal today")
 
         monkeypatch.setattr(cluster_of(alone), "call", fail)
-        await Monque(any_db).enqueue_many("work", [1, 2])
+        await members.producer(any_db).enqueue_many("work", [1, 2])
 
         await attempts.reach(2)
         members.may_end.set()

@@ -10,13 +10,17 @@ from monque_core import Monque
 from monque_core.store.cluster_signals import SignalsUnavailableError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from monque_core.store.cluster_signals import ClusterSignals, Signal, SignalTail
     from tests.conftest import AnyDatabase
 
 
 @pytest.fixture
-def signals(any_db: AnyDatabase) -> ClusterSignals:
-    return Monque(any_db)._store.signals
+async def signals(any_db: AnyDatabase) -> AsyncIterator[ClusterSignals]:
+    monque = Monque(any_db)
+    yield monque._store.signals
+    await monque.stop()
 
 
 async def received(tail: SignalTail, count: int) -> list[Signal]:

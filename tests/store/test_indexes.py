@@ -82,8 +82,7 @@ async def test_the_retention_index_is_created_only_with_retention(db: Db) -> Non
 
 async def test_leases_of_dead_instances_are_removed_by_the_server_a_day_later(db: Db) -> None:
     await open_store(db)
-    (expiry,) = (await indexes_of(db, "monque_jobs_meta")).values()
-    assert expiry["name"] == "monque_py_expiry"
+    expiry = (await indexes_of(db, "monque_jobs_meta"))["monque_py_expiry"]
     assert (expiry["key"], expiry["expireAfterSeconds"]) == ({"expiresAt": 1}, 86_400)
 
 

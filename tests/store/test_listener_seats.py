@@ -12,6 +12,8 @@ from monque_core.scheduler.lease import lease_key
 from monque_core.store.listener_seats import SEATS, ListenerSeats, pool_of
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from monque_core.store.store import Store
     from tests.conftest import AnyDatabase
 
@@ -35,10 +37,11 @@ class Instances:
 
 
 @pytest.fixture
-async def instances(any_db: AnyDatabase) -> Instances:
+async def instances(any_db: AnyDatabase) -> AsyncIterator[Instances]:
     monque = Monque(any_db)
     await monque.initialize()
-    return Instances(monque._store)
+    yield Instances(monque._store)
+    await monque.stop()
 
 
 def ids(listening: list[Any]) -> list[str]:
