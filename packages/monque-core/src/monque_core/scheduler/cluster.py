@@ -9,10 +9,12 @@ instances on standby to take its seat.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
+from monque_core.display import log
 from monque_core.scheduler.loop import Loop, Periodic
 from monque_core.scheduler.ranking import rank
 from monque_core.store.cluster_signals import SignalsUnavailableError
@@ -225,6 +227,9 @@ class Cluster(Loop):
             except SignalsUnavailableError:
                 # Without signals this instance listens like all others of its kind.
                 return
+            except EOFError as error:
+                # As after a failover, or when the collection was dropped.
+                log(logging.DEBUG, f"the tail of the signals ended: {error}")
             except Exception as error:  # noqa: BLE001  # whatever broke the tail, open a new one
                 self._complain(error)
             await pause.sleep()

@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-from monque_core.scheduler.loop import Loop, end
+from monque_core.scheduler.loop import Loop, end, finish
 from monque_core.store.change_stream import ChangeStreamUnavailableError
 from monque_core.waiting import ExponentialPause
 
@@ -114,10 +114,8 @@ class Listener(Loop):
         finally:
             self._reader = None
             self._set_connected(connected=False)
-            await end(busy)
-            await end(unseated)
-            await end(reader)
-            await stream.close()
+            # A second cancellation must not leave the reader behind.
+            await finish(_close(stream, busy, unseated, reader))
         if not reader.cancelled():
             reader.result()
 
@@ -150,3 +148,9 @@ class Listener(Loop):
         if self._is_connected:
             self._is_connected = False
             self._publisher.stream_closed()
+
+
+async def _close(stream: JobStream, *tasks: asyncio.Task[None]) -> None:
+    for task in tasks:
+        await end(task)
+    await stream.close()
