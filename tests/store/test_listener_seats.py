@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from monque_core import Monque
-from monque_core.scheduler.lease import lease_key
+from monque_core.store.leases import lease_key
 from monque_core.store.listener_seats import SEATS, ListenerSeats, pool_of
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from monque_core.clock import adjust
 from monque_core.errors import MonqueConnectionError
 from monque_core.scheduler.loop import Periodic, end, wait_until
+from monque_core.store.leases import lease_key
 
 if TYPE_CHECKING:
     from monque_core.clock import Clock
@@ -90,8 +91,3 @@ class InstanceLease(Periodic):
             f"another live instance has the id {self._instance_id!r}{detail}; "
             "give each a scheduler_instance_id of its own, or leave it out"
         )
-
-
-def lease_key(instance_id: str) -> str:
-    """Return the key of an instance's own lease."""
-    return f"instance:{instance_id}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from monque_core.scheduler.lease import lease_key
+from monque_core.store.leases import lease_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

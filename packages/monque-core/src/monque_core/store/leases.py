@@ -123,3 +123,8 @@ def _next_term() -> Document:
 def _term(document: Document) -> int:
     """Return the term of a lease; leases of former versions have none."""
     return int(document.get("term") or 0)
+
+
+def lease_key(instance_id: str) -> str:
+    """Return the key of an instance's own lease."""
+    return f"instance:{instance_id}"

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from pymongo.errors import DuplicateKeyError
 
+from monque_core.store.leases import lease_key
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
@@ -53,7 +55,7 @@ class ListenerSeats:
     def __init__(self, meta: Collection, instance_id: str, holder: str) -> None:
         self._meta = meta
         self._id = instance_id
-        self._mine = {"_id": _key(instance_id), "holder": holder}
+        self._mine = {"_id": lease_key(instance_id), "holder": holder}
 
     async def join(self, pool: str) -> None:
         """Enter a pool, without a seat."""
@@ -112,7 +114,7 @@ class ListenerSeats:
     async def evict(self, other: Listening) -> None:
         """Take the seat of another instance away from it."""
         await self._meta.update_one(
-            {"_id": _key(other.instance_id), "seat": other.seat}, {"$unset": {"seat": ""}}
+            {"_id": lease_key(other.instance_id), "seat": other.seat}, {"$unset": {"seat": ""}}
         )
 
     async def standby(self, pool: str, count: int) -> list[str]:
@@ -150,10 +152,6 @@ class ListenerSeats:
             )
             for document in documents
         ]
-
-
-def _key(instance_id: str) -> str:
-    return f"instance:{instance_id}"
 
 
 def _instance(key: str) -> str:
