@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -39,6 +38,7 @@ from monque_core.validation import (
     refusal,
 )
 from tests.support.stored import jobs_in
+from tests.support.texts import is_control, is_storable, utf16_units
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,22 +47,6 @@ if TYPE_CHECKING:
 
 
 quick = settings(max_examples=200)
-
-
-def is_control(character: str) -> bool:
-    return unicodedata.category(character) == "Cc"
-
-
-def is_storable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def utf16_units(text: str) -> int:
-    return sum(2 if ord(character) > 0xFFFF else 1 for character in text)
 
 
 class TestName:

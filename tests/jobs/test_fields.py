@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import unicodedata
 from datetime import timedelta
 
 import pytest
@@ -20,6 +19,7 @@ from monque_core.jobs.fields import (
     check_unique_key,
 )
 from monque_core.jobs.job import Job
+from tests.support.texts import is_control, is_storable, utf16_units
 
 quick = settings(max_examples=100)
 NOT_STORED = {"run_at", "delay", "session"}
@@ -45,22 +45,6 @@ class TestTable:
     def test_copies_no_field_that_makes_a_job_a_schedule_or_unique(self) -> None:
         copied = {field.name for field in FIELDS if field.copied}
         assert copied.isdisjoint({"id", "unique_key", "repeat_interval", "timezone"})
-
-
-def is_control(character: str) -> bool:
-    return unicodedata.category(character) == "Cc"
-
-
-def is_storable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def utf16_units(text: str) -> int:
-    return sum(2 if ord(character) > 0xFFFF else 1 for character in text)
 
 
 class TestUniqueKey:
